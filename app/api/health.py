@@ -1,0 +1,87 @@
+"""Health and metrics."""
+
+import asyncio
+from http import HTTPStatus
+from typing import Literal
+
+from fastapi import APIRouter, Request, Response
+from prometheus_client import REGISTRY
+from prometheus_client.exposition import choose_encoder
+from pydantic import BaseModel
+
+from app.api.wired import Wired
+from app.wiring import Wiring
+
+router = APIRouter(tags=["health"])
+
+
+class Alive(BaseModel):
+    status: Literal["alive"] = "alive"
+
+
+class SystemHealth(BaseModel):
+    """What the last light probe of an external system found; `age` in seconds."""
+
+    up: bool
+    reason: str | None
+    age: float
+    breaker: str
+    required: bool
+
+
+class Readiness(BaseModel):
+    """`problems` names what keeps the service from being ready; systems that are not required are only reported."""
+
+    ready: bool
+    problems: list[str]
+    systems: dict[str, SystemHealth]
+
+
+@router.get("/health/live")
+async def live() -> Alive:
+    """Tell that the process turns; depends on nothing outside of it."""
+    return Alive()
+
+
+@router.get("/health/ready", responses={503: {"model": Readiness}})
+async def ready(wiring: Wired, response: Response) -> Readiness:
+    """Tell whether this replica should get traffic, and how the external systems are."""
+    systems, problems = await asyncio.gather(_systems(wiring), _problems(wiring))
+    down = [f"required system {name} is down: {s.reason}" for name, s in systems.items() if s.required and not s.up]
+    readiness = Readiness(ready=not (problems or down), problems=problems + down, systems=systems)
+    if not readiness.ready:
+        response.status_code = HTTPStatus.SERVICE_UNAVAILABLE
+    return readiness
+
+
+async def _systems(wiring: Wiring) -> dict[str, SystemHealth]:
+    required = wiring.settings.health.required
+    checks = await asyncio.gather(*(system.health.check() for system in wiring.systems.values()))
+    return {
+        name: SystemHealth(
+            up=check.up,
+            reason=check.reason,
+            age=round(check.age, 1),
+            breaker=system.policy.breaker_state,
+            required=name in required,
+        )
+        for (name, system), check in zip(wiring.systems.items(), checks, strict=True)
+    }
+
+
+async def _problems(wiring: Wiring) -> list[str]:
+    if wiring.stopping:
+        return ["the service is stopping"]
+    problems = [f"background loop {name} is stalled" for name in wiring.stalled]
+    if (unreachable := await wiring.database.ping()) is not None:
+        return [*problems, f"the database cannot be reached: {unreachable}"]
+    if (behind := await wiring.database.schema_behind()) is not None:
+        problems.append(behind)
+    return problems
+
+
+@router.get("/metrics", include_in_schema=False)
+async def metrics(request: Request) -> Response:
+    """All metrics, in the format that the scraper asks for."""
+    encode, content_type = choose_encoder(request.headers.get("accept", ""))
+    return Response(encode(REGISTRY), media_type=content_type)

@@ -1,0 +1,84 @@
+"""Orders over HTTP: take one in, show how far it has come, cancel it."""
+
+import math
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Path, Response
+
+from app.api.body import documented, json_body
+from app.api.problems import ProblemError, not_found
+from app.api.schemas import Int64, NewOrder, OrderView, Queued, order_view, step_view
+from app.api.wired import Wired
+from app.observability.traces import current_traceparent
+from app.orders.create import create_order
+from app.orders.intervene import NoSuchOrder, cancel_order
+from app.orders.order import WrongMove
+from app.orders.read import OrderWithSteps, read_order
+from app.wiring import Wiring
+
+OrderId = Annotated[Int64, Path(description="The order's id")]
+
+
+def problems(*statuses: HTTPStatus) -> dict[int | str, dict[str, Any]]:
+    """The error answers of an operation, for OpenAPI."""
+    content = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    return {int(s): {"description": s.phrase, "content": content} for s in statuses}
+
+
+router = APIRouter(tags=["orders"], responses=problems(HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.SERVICE_UNAVAILABLE))
+
+
+@router.post(
+    "/orders",
+    status_code=HTTPStatus.ACCEPTED,
+    responses=problems(
+        HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNSUPPORTED_MEDIA_TYPE
+    ),
+    openapi_extra=documented(NewOrder),
+)
+async def place_order(
+    order: Annotated[NewOrder, Depends(json_body(NewOrder))], wiring: Wired, response: Response
+) -> Queued:
+    """Save the order and queue its journey. The answer comes once both are safe; the journey goes on by itself."""
+    created = await create_order(
+        wiring.database.engine, wiring.step_queues, order.customer_id, order.to_domain(), current_traceparent()
+    )
+    response.headers["Location"] = f"/orders/{created.order_id}"
+    response.headers["Retry-After"] = str(math.ceil(wiring.settings.api.retry_after))
+    return Queued(order_id=created.order_id, task_id=created.task_id)
+
+
+@router.get("/orders/{order_id}", responses=problems(HTTPStatus.NOT_FOUND))
+async def show_order(order_id: OrderId, wiring: Wired, response: Response) -> OrderView:
+    """Show the order, its steps, and what the systems answered; `Retry-After` says when to look again."""
+    found = await read_order(wiring.database.engine, [step.table for step in wiring.steps], order_id)
+    if found is None:
+        raise not_found(f"order {order_id}")
+    if not found.record.order.status.final:
+        response.headers["Retry-After"] = str(_next_news(found))
+    return _view(found, wiring)
+
+
+@router.post("/orders/{order_id}/cancel", responses=problems(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT))
+async def cancel(order_id: OrderId, wiring: Wired) -> OrderView:
+    """Cancel the order; possible until its payment is registered."""
+    try:
+        await cancel_order(wiring.database.engine, wiring.queues, order_id)
+    except NoSuchOrder:
+        raise not_found(f"order {order_id}") from None
+    except WrongMove as error:
+        raise ProblemError(HTTPStatus.CONFLICT, "wrong-state", f"{error}.", title="Not possible any more") from error
+    found = await read_order(wiring.database.engine, [step.table for step in wiring.steps], order_id)
+    assert found is not None
+    return _view(found, wiring)
+
+
+def _view(found: OrderWithSteps, wiring: Wiring) -> OrderView:
+    systems = {step.table: step.system for step in wiring.steps}
+    return order_view(found.record, [step_view(view, systems[table]) for table, view in found.tasks.items()])
+
+
+def _next_news(found: OrderWithSteps) -> int:
+    """Whole seconds until the open step's next attempt, at least one."""
+    return max(1, math.ceil(min((t.due_in for t in found.tasks.values() if t.open), default=1.0)))

@@ -1,0 +1,118 @@
+"""Everything the demo needs, running in one process: sandbox, database, service."""
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from app.db import migrate, open_database
+from app.demo.samples import KNOBS
+from app.main import Server, create_server
+from app.observability.logs import configure_logs
+from app.occupied import hold, listen_nearby
+from app.sandbox.server import running_sandbox
+from app.settings import Settings, load_settings
+
+HOST, SANDBOX_PORT = "127.0.0.1", 8100
+
+
+class DemoFailed(Exception):
+    """The demo cannot go on; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What runs, and where; `serving` ends with the service, `taken` are ports that others had already."""
+
+    url: str
+    sandbox: str
+    settings: Settings
+    log: Path
+    server: Server
+    serving: asyncio.Task[None]
+    taken: list[int]
+
+
+@asynccontextmanager
+async def open_stage(dsn: str | None) -> AsyncIterator[Stage]:
+    """Start everything and stop it in the reverse order; default ports that are taken give way to the next free ones.
+
+    The orders are kept in the embedded PostgreSQL, or in the database that `dsn` names. Raises ConfigError, Occupied,
+    EmbeddedPostgresError or DemoFailed.
+    """
+    async with AsyncExitStack() as stack:
+        sandbox = await stack.enter_async_context(_sandbox())
+        settings = load_settings({**os.environ, **_overrides(sandbox, dsn)})
+        log = _log_to_file(settings)
+        if settings.pg.dsn is None:
+            stack.enter_context(hold(settings.pg.data_dir, alone=True))
+        database = await stack.enter_async_context(open_database(settings.pg, application_name="orders-demo"))
+        if (unreachable := await database.ping()) is not None:
+            raise DemoFailed(f"the database cannot be reached: {unreachable}")
+        await migrate(database)
+        listener = stack.enter_context(listen_nearby(HOST, settings.api.port))
+        port = listener.getsockname()[1]
+        server = create_server(settings, "all", HOST, port)
+        serving = asyncio.create_task(_serve(server, [listener]), name="service")
+        stack.push_async_callback(_stop, server, serving)
+        url = f"http://{HOST}:{port}"
+        taken = [
+            wanted
+            for wanted, got in ((settings.api.port, url), (SANDBOX_PORT, sandbox))
+            if wanted and not got.endswith(f":{wanted}")
+        ]
+        yield Stage(url, sandbox, settings, log, server, serving, taken)
+
+
+def _overrides(sandbox: str, dsn: str | None) -> dict[str, str]:
+    """What the demo needs whatever the environment says: its own systems, its own database, nobody to ask for a key."""
+    return {
+        "ORDERS_PG__DSN": dsn or "null",
+        "ORDERS_PG__DIRECT_DSN": "null",
+        "ORDERS_PG__PGBOUNCER": "false",
+        "ORDERS_API__HOST": HOST,
+        "ORDERS_API__DOCS": "true",
+        "ORDERS_AUTH__MODE": "none",
+        "ORDERS_AUTH__KEYS": "[]",
+        "ORDERS_SHUTDOWN__LEAD": "0",
+    } | {f"ORDERS_CLIENT__{system.upper()}__BASE_URL": f"{sandbox}/{system}" for system in KNOBS}
+
+
+@asynccontextmanager
+async def _sandbox() -> AsyncIterator[str]:
+    with listen_nearby(HOST, SANDBOX_PORT) as free:
+        port = free.getsockname()[1]
+    async with running_sandbox(HOST, port) as url:
+        async with httpx.AsyncClient(base_url=url, trust_env=False) as http:
+            for system, knobs in KNOBS.items():
+                (await http.put(f"/{system}/_control", json=knobs)).raise_for_status()
+        yield url
+
+
+def _log_to_file(settings: Settings) -> Path:
+    """Keep the screen for the orders: logs go to a file beside the database."""
+    path = settings.pg.data_dir.parent / "demo.log"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    configure_logs(settings.log.level, "json")
+    for handler in logging.getLogger().handlers:
+        assert isinstance(handler, logging.StreamHandler)
+        handler.setStream(path.open("w", encoding="utf-8"))
+    return path
+
+
+async def _serve(server: Server, sockets: list[socket.socket]) -> None:
+    try:
+        await server.serve(sockets)
+    except SystemExit:
+        raise DemoFailed("the service could not start") from None
+
+
+async def _stop(server: Server, serving: asyncio.Task[None]) -> None:
+    server.should_exit = True
+    await asyncio.wait({serving})

@@ -1,0 +1,27 @@
+"""Listens to what the policies report: metrics for all of it, one WARNING per breaker transition."""
+
+import structlog
+
+from app.observability import metrics
+from app.resilience.events import BreakerChanged, BulkheadRejected, CallEnded, Event
+
+log = structlog.get_logger()
+
+
+def report(event: Event) -> None:
+    """Count an event of a policy."""
+    match event:
+        case BreakerChanged(system, from_state, to_state, failure_rate, isolated):
+            metrics.breaker_transitions.labels(system, to_state).inc()
+            log.warning(
+                "breaker changed",
+                system=system,
+                from_state=from_state,
+                to_state=to_state,
+                failure_rate=round(failure_rate, 3),
+                isolated=isolated,
+            )
+        case BulkheadRejected(system):
+            metrics.bulkhead_rejected.labels(system).inc()
+        case CallEnded(system, _, outcome):
+            metrics.retry_attempts.labels(system, outcome).inc()

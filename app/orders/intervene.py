@@ -1,0 +1,56 @@
+"""What a person may change about a journey: cancel an order, or retry a step that has failed."""
+
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from app.orders import repository
+from app.orders.journey import Step
+from app.orders.moves import Moved, save_moves
+from app.orders.order import Order, WrongMove
+from app.tasks.queue import TaskQueue
+
+
+class NoSuchOrder(Exception):
+    """No order has this id."""
+
+
+class NotFailed(Exception):
+    """There is no such task, or it has not failed."""
+
+
+async def cancel_order(engine: AsyncEngine, queues: Mapping[str, TaskQueue], order_id: int) -> Order:
+    """Cancel an order whose payment cannot have been registered yet; raises NoSuchOrder or WrongMove.
+
+    Whoever gets the task's row first wins: a step that was running finds its lease gone, or the cancel finds the task
+    closed. A confirmation under way may be dropped; a payment only if no attempt at registering it was ever made.
+    """
+    reason = "the order was cancelled"
+    async with engine.begin() as conn:
+        withdrawn = await queues["order_confirmation_task"].withdraw(conn, order_id, reason=reason, sent=True)
+        if not withdrawn:
+            withdrawn = await queues["payment_task"].withdraw(conn, order_id, reason=reason, sent=False)
+        order = (await repository.lock(conn, [order_id])).get(order_id)
+        if order is None:
+            raise NoSuchOrder(order_id)
+        moved, event = order.move("cancel", reason=reason)
+        if not withdrawn:
+            raise WrongMove(order_id, order.status, "cancel: its payment may already be registered")
+        await save_moves(conn, [Moved(moved, event)], {})
+    return moved
+
+
+async def retry_step(engine: AsyncEngine, queues: Mapping[str, TaskQueue], step: Step, task_id: int) -> Order:
+    """Give a failed step its attempts back and its order the status it failed from; raises NotFailed."""
+    async with engine.begin() as conn:
+        order_id = await queues[step.table].revive(conn, task_id)
+        if order_id is None:
+            raise NotFailed(step.table, task_id)
+        order = (await repository.lock(conn, [order_id]))[order_id]
+        moved, event = order.move(step.retries)
+        await save_moves(conn, [Moved(moved, event)], {})
+    return moved
+
+
+def step_of(steps: Sequence[Step], table: str) -> Step | None:
+    return next((step for step in steps if step.table == table), None)

@@ -1,0 +1,48 @@
+"""Writing moves: the order, its event and the task of the step that begins with it, in the caller's transaction."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.observability import metrics
+from app.orders import repository
+from app.orders.order import Event, Order, OrderStatus
+from app.orders.snapshot import dump_details, dump_payload
+from app.outbox import store
+from app.tasks.queue import NewTask, TaskQueue
+
+StepQueues = Mapping[str, TaskQueue]
+"""By the type of the event that begins a step: the queue of its tasks."""
+
+
+class Moved(NamedTuple):
+    """An order after its move, the event that tells of it, and the trace it belongs to."""
+
+    order: Order
+    event: Event
+    traceparent: str | None = None
+
+
+async def save_moves(conn: AsyncConnection, moves: Sequence[Moved], steps: StepQueues) -> None:
+    """Save moved orders, and all that their moves bring about."""
+    ages = await repository.save(conn, [m.order for m in moves])
+    await tell(conn, moves, steps)
+    for order, event, _ in moves:
+        if order.status is OrderStatus.CONFIRMED and event.type == "order.confirmed":
+            metrics.order_confirmation.observe(ages[order.id])
+
+
+async def tell(conn: AsyncConnection, moves: Sequence[Moved], steps: StepQueues) -> dict[int, int]:
+    """Write the events and enqueue the steps that begin with them; returns the new tasks' ids by order id."""
+    task_ids: dict[int, int] = {}
+    for event_type, queue in steps.items():
+        if begins := [m for m in moves if m.event.type == event_type]:
+            new = [NewTask(m.order.id, dump_payload(m.order), m.traceparent) for m in begins]
+            task_ids |= await queue.enqueue(conn, new)
+    events = [store.NewEvent(e.order_id, e.sequence, e.type, dump_details(e.data), trace) for _, e, trace in moves]
+    await store.add(conn, events)
+    for order, event, _ in moves:
+        if event.data["previous"] != order.status:
+            metrics.order_entered(order.status)
+    return task_ids

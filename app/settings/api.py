@@ -1,0 +1,67 @@
+"""The HTTP API's sections: where it listens, what it accepts, and from whom."""
+
+from collections.abc import Iterator
+from ipaddress import ip_address
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from app.settings.section import Bytes, Count, Seconds, Section
+
+Scope = Literal["orders:write", "orders:read", "ops"]
+
+
+class ApiSettings(Section):
+    """`retry_after`: seconds the 202 asks a client to wait; beyond `max_concurrent_requests` the answer is 503."""
+
+    host: Annotated[str, Field(min_length=1)]
+    port: Annotated[int, Field(ge=0, le=65_535)]
+    max_body_bytes: Bytes
+    max_concurrent_requests: Count
+    body_timeout: Seconds
+    keep_alive: Count
+    retry_after: Seconds
+    docs: bool
+
+
+class ApiKey(Section):
+    """A caller: the SHA-256 of its key, never the key. Without `customers` it may act for all of them."""
+
+    name: Annotated[str, Field(min_length=1, max_length=64)]
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-fA-F]{64}$")]
+    scopes: Annotated[frozenset[Scope], Field(min_length=1)]
+    customers: frozenset[Annotated[str, Field(min_length=1, max_length=64)]] | None = None
+
+
+class AuthSettings(Section):
+    mode: Literal["none", "api_key"]
+    allow_anonymous: bool
+    keys: tuple[ApiKey, ...]
+
+    def contradictions(self) -> Iterator[str]:
+        if self.mode == "api_key" and not self.keys:
+            yield "mode = api_key: needs at least one entry in keys, or nobody is let in"
+        if self.mode == "none" and self.keys:
+            yield f"mode = none: the {len(self.keys)} keys would not be asked for. Set mode to api_key or remove them"
+        if len({key.name for key in self.keys}) < len(self.keys):
+            yield f"keys: each needs a name of its own among {sorted(key.name for key in self.keys)}"
+        if len({key.sha256.lower() for key in self.keys}) < len(self.keys):
+            yield "keys: two have the same sha256, so their names and scopes are ambiguous"
+
+    def check_bind(self, host: str) -> str | None:
+        """Say what is wrong when the API would answer anybody on an address that others can reach."""
+        if self.mode != "none" or self.allow_anonymous or _loopback(host):
+            return None
+        return (
+            f"api.host = {host}: others can reach this address, and auth.mode = none lets everybody in. "
+            "Set auth.mode to api_key and give auth.keys, bind to 127.0.0.1, or set auth.allow_anonymous to true"
+        )
+
+
+def _loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

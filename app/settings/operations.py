@@ -1,0 +1,57 @@
+"""The sections an operator turns to: events, health, shutdown, logs."""
+
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+
+from app.settings.section import Count, Seconds, Section
+
+
+class EventSettings(Section):
+    """The outbox relay: it publishes to `sink` and keeps published events for `retention` seconds."""
+
+    sink: Literal["log"]
+    poll_interval: Seconds
+    batch: Annotated[Count, Field(le=1000)]
+    lease: Seconds
+    max_attempts: Annotated[Count, Field(le=1000)]
+    backoff_cap: Annotated[Seconds, Field(ge=1)]
+    jitter: Annotated[float, Field(ge=0, le=1)]
+    retention: Seconds
+
+
+class HealthSettings(Section):
+    """`required`: systems that may turn readiness red (HC-4); a loop silent for `stalled_after` seconds does so too."""
+
+    required: tuple[str, ...]
+    stalled_after: Seconds
+
+
+class ShutdownSettings(Section):
+    """Budgets of the phases, in seconds and in their order; the orchestrator kills after `grace_period` (SHUT-CFG)."""
+
+    grace_period: Seconds
+    lead: Annotated[float, Field(ge=0)]
+    drain: Seconds
+    poller: Seconds
+    close: Seconds
+
+    def contradictions(self) -> Iterator[str]:
+        total = self.lead + self.drain + self.poller + self.close
+        if total >= self.grace_period:
+            yield (
+                f"grace_period = {self.grace_period:g}: must be above lead {self.lead:g} + drain {self.drain:g} + "
+                f"poller {self.poller:g} + close {self.close:g} = {total:g} (SHUT-CFG). "
+                "Lower one of them, or raise grace_period here and at the orchestrator"
+            )
+
+
+Level = Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
+
+
+class LogSettings(Section):
+    """`format` auto: console on a terminal, JSON elsewhere."""
+
+    level: Annotated[Level, BeforeValidator(lambda value: value.upper() if isinstance(value, str) else value)]
+    format: Literal["auto", "json", "console"]

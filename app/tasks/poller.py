@@ -1,0 +1,216 @@
+"""The poller: claims due rows of one task table, works on them side by side, and settles them in batches."""
+
+import asyncio
+import time
+from typing import Protocol
+
+import structlog
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.loop import Loop
+from app.observability import metrics
+from app.tasks.queue import Claim, TaskQueue
+from app.tasks.settlement import AttemptRules, Settlement, settle
+from app.tasks.task import ACTIVE, GivenUp, NotMade, NotYet, Outcome, Task
+
+log = structlog.get_logger()
+
+SETTLE_MARGIN = 1.0
+"""Seconds of the lease that are kept for settling: no call may run into them."""
+
+
+class Rules(AttemptRules, Protocol):
+    """A task table's settings; seconds and counts."""
+
+    @property
+    def poll_interval(self) -> float: ...
+    @property
+    def batch(self) -> int: ...
+    @property
+    def lease(self) -> float: ...
+
+
+class Work(Protocol):
+    """What the rows of a table are about."""
+
+    async def attempt(self, task: Task, budget: float) -> Outcome:
+        """Make one attempt within `budget` seconds."""
+
+    def exhausted(self, task: Task, reason: str) -> GivenUp:
+        """Say what it means that the last allowed attempt did not decide."""
+
+    async def apply(self, conn: AsyncConnection, settlements: list[Settlement]) -> None:
+        """Apply the effects of settled rows, in the transaction that settles them."""
+
+
+class Poller:
+    """Works through one queue with at most `slots` attempts at a time. Rows are held in memory only under lease."""
+
+    def __init__(self, queue: TaskQueue, work: Work, rules: Rules, *, slots: int, stalled_after: float) -> None:
+        self.queue, self._work, self._rules, self._slots = queue, work, rules, slots
+        self.claiming = Loop(f"{queue.table} claim", self._claim_loop, stalled_after=stalled_after)
+        self.settling = Loop(f"{queue.table} settle", self._settle_loop, stalled_after=stalled_after)
+        self._attempts: set[asyncio.Task[None]] = set()
+        self._finished: list[tuple[Settlement, float]] = []
+        self._settling_now = 0
+
+    def start(self) -> None:
+        self.settling.start()
+        self.claiming.start()
+
+    def stop_claiming(self) -> None:
+        """Claim nothing from now on; what is held is still worked on and settled."""
+        self.claiming.stop()
+
+    async def drain(self, within: float) -> None:
+        """Let attempts under way end; those still running after `within` seconds are cut and their rows given back."""
+        self.stop_claiming()
+        until = time.monotonic() + within
+        await self.claiming.stopped(within)
+        if self._attempts:
+            _, late = await asyncio.wait(self._attempts, timeout=max(until - time.monotonic(), 0))
+            for attempt in late:
+                attempt.cancel()
+            if late:
+                await asyncio.wait(late)
+        await self.settling.stopped(SETTLE_MARGIN)
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._attempts)
+
+    def _free_slots(self) -> int:
+        """Free slots now; rows that wait to be settled take up room too, so that a stuck settle stops the claiming."""
+        unsettled = len(self._finished) + self._settling_now
+        return min(self._slots - len(self._attempts), 2 * self._slots - len(self._attempts) - unsettled)
+
+    async def _claim_loop(self, loop: Loop) -> None:
+        while not loop.stopping:
+            loop.beat()
+            loop.listen()
+            wanted = min(self._rules.batch, self._free_slots())
+            pause = self._rules.poll_interval
+            if wanted > 0:
+                claim = await self._claim(wanted)
+                if len(claim.tasks) == wanted:
+                    continue
+                if claim.next_due is not None:
+                    pause = min(pause, claim.next_due)
+            await loop.rest(pause)
+
+    async def _claim(self, wanted: int) -> Claim:
+        until = time.monotonic() + self._rules.lease - SETTLE_MARGIN
+        claim = await self.queue.claim(wanted, self._rules.lease)
+        for task in claim.tasks:
+            if self.claiming.stopping:
+                self._finish(task, NotMade("stopping: the service is about to end"), until)
+                continue
+            attempt = asyncio.create_task(self._attempt(task, until), name=f"{self.queue.table} {task.task_id}")
+            self._attempts.add(attempt)
+            attempt.add_done_callback(self._attempts.discard)
+        return claim
+
+    async def _attempt(self, task: Task, until: float) -> None:
+        try:
+            outcome = await self._outcome(task, until)
+        except asyncio.CancelledError:
+            outcome = NotMade("stopping: the attempt was cut short")
+        except Exception as error:
+            log.exception("attempt failed in our own code", table=self.queue.table, task_id=task.task_id)
+            outcome = NotYet(f"bug: {type(error).__name__} in our own code")
+        self._finish(task, outcome, until)
+
+    async def _outcome(self, task: Task, until: float) -> Outcome:
+        if task.attempt > self._rules.max_attempts:
+            return self._work.exhausted(
+                task, f"lost: no report came back from the last of {self._rules.max_attempts} attempts"
+            )
+        budget = until - time.monotonic()
+        if budget <= 0:
+            return NotMade("lease: it ran out before the attempt began")
+        return await self._work.attempt(task, budget)
+
+    def _finish(self, task: Task, outcome: Outcome, until: float) -> None:
+        if isinstance(outcome, NotYet) and task.attempt >= self._rules.max_attempts:
+            outcome = self._work.exhausted(task, outcome.reason)
+        full = self._free_slots() <= 0
+        self._finished.append((settle(task, outcome, self._rules), until))
+        self.settling.ring()
+        if full:
+            self.claiming.ring()
+
+    async def _settle_loop(self, loop: Loop) -> None:
+        while self._finished or not loop.stopping:
+            loop.beat()
+            loop.listen()
+            if not self._finished:
+                await loop.rest(self._rules.poll_interval)
+                continue
+            batch, self._finished = self._finished, []
+            self._settling_now = len(batch)
+            try:
+                await self._settle(batch, loop)
+            except asyncio.CancelledError:
+                self._finished = batch + self._finished
+                raise
+            finally:
+                self._settling_now = 0
+            if any(s.status in ACTIVE and s.delay < self._rules.poll_interval for s, _ in batch):
+                self.claiming.ring()
+
+    async def _settle(self, batch: list[tuple[Settlement, float]], loop: Loop) -> None:
+        """Settle a batch in one transaction; if it fails, every row alone, so that one bad row harms no other."""
+        try:
+            self._count([s for s, _ in batch], await self.queue.settle([s for s, _ in batch], self._work.apply))
+        except Exception as error:  # noqa: BLE001 - whatever it was, each row gets its own chance and its own log line
+            log.warning("settle failed, going row by row", table=self.queue.table, rows=len(batch), error=repr(error))
+            for settlement, until in batch:
+                await self._settle_alone(settlement, until, loop)
+
+    async def _settle_alone(self, settlement: Settlement, until: float, loop: Loop) -> None:
+        """Settle one row, again and again while the database cannot be reached and the lease lasts."""
+        pause = 0.05
+        while True:
+            loop.beat()
+            try:
+                self._count([settlement], await self.queue.settle([settlement], self._work.apply))
+            except (DBAPIError, OSError, TimeoutError) as error:
+                if isinstance(error, (DataError, IntegrityError)):
+                    return await self._fail_visibly(settlement, error)
+                if time.monotonic() + pause > until + SETTLE_MARGIN or loop.stopping:
+                    log.exception("settle given up, the row falls due again", **self._names(settlement))
+                    return None
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, 1.0)
+            except Exception as error:  # noqa: BLE001 - logged with its traceback below
+                return await self._fail_visibly(settlement, error)
+            else:
+                return None
+
+    async def _fail_visibly(self, settlement: Settlement, error: Exception) -> None:
+        """The row's own effect cannot be applied: that is our bug. Fail the step, at the least the row, visibly."""
+        log.error("effect cannot be applied", exc_info=error, **self._names(settlement))
+        reason = f"bug: its result cannot be applied: {error!r}"
+        for outcome in (self._work.exhausted(settlement.task, reason), GivenUp(reason)):
+            failed = settle(settlement.task, outcome, self._rules)
+            try:
+                self._count([failed], await self.queue.settle([failed], self._work.apply))
+            except Exception:
+                log.exception("failing the step failed as well", **self._names(settlement))
+            else:
+                return
+
+    def _count(self, settlements: list[Settlement], held: set[int]) -> None:
+        for settlement in settlements:
+            if settlement.task.task_id in held:
+                metrics.task_settled(self.queue.table, settlement.label)
+                if settlement.label == "failed":
+                    log.error("task failed for good", **self._names(settlement), reason=settlement.last_error)
+            else:
+                metrics.task_lease_lost(self.queue.table)
+                log.warning("lease lost, nothing of this attempt is kept", **self._names(settlement))
+
+    def _names(self, settlement: Settlement) -> dict[str, object]:
+        task = settlement.task
+        return {"table": self.queue.table, "task_id": task.task_id, "order_id": task.order_id, "attempt": task.attempt}

@@ -1,0 +1,217 @@
+"""A `*_task` table as a queue: every statement that touches one stands here."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import TextClause, text
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from app.tasks.settlement import Settlement
+from app.tasks.task import ACTIVE, Task, TaskStatus
+
+CHANNEL = "task_due"
+
+# One statement claims and tells when to look again. The rows' status does not change: if their worker dies, the lease
+# runs out and they are simply due. `= ANY (ARRAY(...))` keeps the update on the primary key whatever the statistics.
+_CLAIM = """
+WITH claimed AS (
+  UPDATE {table} SET next_attempt_at = now() + make_interval(secs => :lease), retry_count = retry_count + 1,
+         lease_token = lease_token + 1, updated_at = now()
+  WHERE task_id = ANY (ARRAY(
+    SELECT task_id FROM {table}
+    WHERE status IN ('PENDING', 'IN_PROGRESS') AND next_attempt_at <= now()
+    ORDER BY next_attempt_at LIMIT :batch FOR UPDATE SKIP LOCKED))
+  RETURNING task_id, order_id, status, retry_count, lease_token, payload, payload ->> 'key', external_id, traceparent)
+SELECT claimed.*, extract(epoch FROM (
+    SELECT min(next_attempt_at) FROM {table}
+    WHERE status IN ('PENDING', 'IN_PROGRESS') AND next_attempt_at > now()) - now())::float8 AS next_due
+FROM (SELECT) AS once LEFT JOIN claimed ON true"""
+
+# The fence: only the lease that did the work may settle it, and only once. The token moves on even where the row stays
+# active, so that a repeated settle changes nothing.
+_SETTLE = """
+UPDATE {table} AS t SET status = s.status, retry_count = s.retry_count, lease_token = t.lease_token + 1,
+       next_attempt_at = now() + make_interval(secs => s.delay),
+       external_id = CASE WHEN s.ended THEN NULL ELSE coalesce(s.external_id, t.external_id) END,
+       payload = CASE WHEN s.ended THEN t.payload || jsonb_build_object('key', gen_random_uuid()) ELSE t.payload END,
+       last_error = s.last_error, updated_at = now()
+FROM unnest(CAST(:task_ids AS bigint[]), CAST(:tokens AS bigint[]), CAST(:statuses AS text[]),
+            CAST(:retry_counts AS int[]), CAST(:delays AS float8[]), CAST(:external_ids AS text[]),
+            CAST(:last_errors AS text[]), CAST(:ended AS bool[]))
+     AS s (task_id, lease_token, status, retry_count, delay, external_id, last_error, ended)
+WHERE t.task_id = s.task_id AND t.lease_token = s.lease_token AND t.status IN ('PENDING', 'IN_PROGRESS')
+RETURNING t.task_id"""
+
+# `key` names the operation at the system: it stays the same whatever happens, until the system itself ends it.
+_ENQUEUE = """
+WITH new AS (
+  INSERT INTO {table} (order_id, status, next_attempt_at, payload, traceparent)
+  SELECT order_id, 'PENDING', now(), payload || jsonb_build_object('key', gen_random_uuid()), traceparent
+  FROM unnest(CAST(:order_ids AS bigint[]), CAST(:payloads AS jsonb[]), CAST(:traceparents AS text[]))
+       AS n (order_id, payload, traceparent)
+  RETURNING order_id, task_id)
+SELECT order_id, task_id, pg_notify(:channel, :table) FROM new"""
+
+# Taken back before anything was sent or, with `:sent`, at any time: the lease, if there is one, loses its fence.
+_WITHDRAW = """
+UPDATE {table} SET status = 'COMPLETED', last_error = :reason, lease_token = lease_token + 1, updated_at = now()
+WHERE order_id = :order_id AND status IN ('PENDING', 'IN_PROGRESS')
+  AND (:sent OR (status = 'PENDING' AND retry_count = 0))
+RETURNING task_id"""
+
+# The token is not reset: a worker that still holds an old lease stays shut out.
+_REVIVE = """
+UPDATE {table} SET status = CASE WHEN external_id IS NULL THEN 'PENDING' ELSE 'IN_PROGRESS' END, retry_count = 0,
+       next_attempt_at = now(), lease_token = lease_token + 1, updated_at = now()
+WHERE task_id = :task_id AND status = 'FAILED'
+RETURNING order_id, pg_notify(:channel, :table)"""
+
+_OF_ORDER = """
+SELECT '{table}' AS name, task_id, status, retry_count, last_error, next_attempt_at, created_at, updated_at,
+       greatest(extract(epoch FROM next_attempt_at - now()), 0)::float8 AS due_in
+FROM {table} WHERE order_id = :order_id"""
+
+# Newest first, along the primary key.
+_LISTING = """
+SELECT order_id, '{table}' AS name, task_id, status, retry_count, last_error, next_attempt_at, created_at, updated_at,
+       greatest(extract(epoch FROM next_attempt_at - now()), 0)::float8 AS due_in
+FROM {table} WHERE status = ANY (CAST(:statuses AS text[])) ORDER BY task_id DESC LIMIT :most"""
+
+# Bounded by :most, so that a scrape costs the same whatever the backlog.
+_FIGURES = """
+SELECT count(*) AS due, coalesce(extract(epoch FROM now() - min(next_attempt_at)), 0)::float8 AS oldest
+FROM (SELECT next_attempt_at FROM {table}
+      WHERE status IN ('PENDING', 'IN_PROGRESS') AND next_attempt_at <= now()
+      ORDER BY next_attempt_at LIMIT :most) AS waiting"""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The rows taken, and the seconds until the next row of the table falls due (None: none is waiting)."""
+
+    tasks: list[Task]
+    next_due: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class NewTask:
+    order_id: int
+    payload: str
+    traceparent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskView:
+    """A task as its order's reader sees it; `due_in` in seconds, 0 when due or under way."""
+
+    name: str
+    task_id: int
+    status: TaskStatus
+    attempts: int
+    last_error: str | None
+    next_attempt_at: datetime
+    created_at: datetime
+    updated_at: datetime
+    due_in: float
+
+    @property
+    def open(self) -> bool:
+        return self.status in ACTIVE
+
+
+class TaskQueue:
+    """One `*_task` table."""
+
+    def __init__(self, table: str, engine: AsyncEngine) -> None:
+        if not table.isidentifier():
+            raise ValueError(f"{table!r} is no table name")
+        self.table, self._engine = table, engine
+        self._claim, self._settle = _statement(_CLAIM, table), _statement(_SETTLE, table)
+        self._enqueue, self._withdraw = _statement(_ENQUEUE, table), _statement(_WITHDRAW, table)
+        self._revive, self._figures = _statement(_REVIVE, table), _statement(_FIGURES, table)
+
+    async def claim(self, batch: int, lease: float) -> Claim:
+        """Lease up to `batch` due rows for `lease` seconds; each claim counts as an attempt."""
+        async with self._engine.begin() as conn:
+            rows = (await conn.execute(self._claim, {"batch": batch, "lease": lease})).all()
+        tasks = [Task(r[0], r[1], TaskStatus(r[2]), *r[3:9]) for r in rows if r[0] is not None]
+        return Claim(tasks, rows[0].next_due)
+
+    async def settle(
+        self,
+        settlements: Sequence[Settlement],
+        apply: Callable[[AsyncConnection, list[Settlement]], Awaitable[None]],
+    ) -> set[int]:
+        """Settle rows and apply the effects of those whose lease still holds, in one transaction; returns their ids."""
+        async with self._engine.begin() as conn:
+            held = set(await conn.scalars(self._settle, _columns(settlements)))
+            effects = [s for s in settlements if s.effect is not None and s.task.task_id in held]
+            if effects:
+                await apply(conn, effects)
+        return held
+
+    async def enqueue(self, conn: AsyncConnection, tasks: Sequence[NewTask]) -> dict[int, int]:
+        """Add tasks that are due at once and wake the pollers at commit; returns task ids by order id."""
+        rows = await conn.execute(
+            self._enqueue,
+            {
+                "order_ids": [t.order_id for t in tasks],
+                "payloads": [t.payload for t in tasks],
+                "traceparents": [t.traceparent for t in tasks],
+                "channel": CHANNEL,
+                "table": self.table,
+            },
+        )
+        return {row.order_id: row.task_id for row in rows}
+
+    async def withdraw(self, conn: AsyncConnection, order_id: int, *, reason: str, sent: bool) -> bool:
+        """Close the order's active task without a result. With `sent` false only if no attempt was ever made."""
+        values = {"order_id": order_id, "reason": reason, "sent": sent}
+        return (await conn.execute(self._withdraw, values)).first() is not None
+
+    async def revive(self, conn: AsyncConnection, task_id: int) -> int | None:
+        """Give a FAILED task its attempts back, due now; returns its order's id, None when it is not FAILED."""
+        values = {"task_id": task_id, "channel": CHANNEL, "table": self.table}
+        row = (await conn.execute(self._revive, values)).first()
+        return None if row is None else int(row.order_id)
+
+    async def figures(self, most: int = 10_000) -> tuple[int, float]:
+        """Due rows (counted up to `most`) and the age of the oldest, in seconds."""
+        async with self._engine.connect() as conn:
+            row = (await conn.execute(self._figures, {"most": most})).one()
+        return int(row.due), float(row.oldest)
+
+    async def listing(self, statuses: Sequence[TaskStatus], most: int) -> list[tuple[int, TaskView]]:
+        """The newest `most` tasks that have one of the statuses, each with its order's id."""
+        values = {"statuses": [status.value for status in statuses], "most": most}
+        async with self._engine.connect() as conn:
+            rows = await conn.execute(_statement(_LISTING, self.table), values)
+        return [(r.order_id, TaskView(r.name, r.task_id, TaskStatus(r.status), *r[4:])) for r in rows]
+
+
+async def tasks_of_order(conn: AsyncConnection, tables: Sequence[str], order_id: int) -> dict[str, TaskView]:
+    """The order's task in each table that has one, by table name."""
+    union = " UNION ALL ".join(_OF_ORDER.format(table=table) for table in tables)
+    rows = await conn.execute(text(union), {"order_id": order_id})
+    return {r.name: TaskView(r.name, r.task_id, TaskStatus(r.status), *r[3:]) for r in rows}
+
+
+def _statement(sql: str, table: str) -> TextClause:
+    return text(sql.format(table=table))
+
+
+def _columns(settlements: Sequence[Settlement]) -> dict[str, list[Any]]:
+    """Rows as arrays, in the order of their ids so that two batches lock in the same order."""
+    rows = sorted(settlements, key=lambda s: s.task.task_id)
+    return {
+        "task_ids": [s.task.task_id for s in rows],
+        "tokens": [s.task.lease_token for s in rows],
+        "statuses": [s.status.value for s in rows],
+        "retry_counts": [s.retry_count for s in rows],
+        "delays": [s.delay for s in rows],
+        "external_ids": [s.external_id for s in rows],
+        "last_errors": [s.last_error for s in rows],
+        "ended": [s.ended for s in rows],
+    }

@@ -1,0 +1,151 @@
+"""The one place where the parts are put together: API, worker, commands and tests enter here."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Literal
+
+import structlog
+
+from app.db import Database, open_database
+from app.listener import Listener
+from app.loop import Loop
+from app.observability import metrics
+from app.observability.report import report
+from app.orders.journey import STEPS, Step, StepWork, journey
+from app.outbox import store
+from app.outbox.relay import LogSink, Relay
+from app.settings import ConfigError, Settings, check_lease
+from app.systems.insurance.adapter import InsuranceAdapter
+from app.systems.odnakassa.adapter import OdnakassaAdapter
+from app.systems.orderbook.adapter import OrderbookAdapter
+from app.systems.receipt.adapter import ReceiptAdapter
+from app.systems.sber.adapter import SberAdapter
+from app.systems.system import ExternalSystem, open_system
+from app.tasks.poller import Poller
+from app.tasks.queue import CHANNEL, TaskQueue
+
+log = structlog.get_logger()
+
+Role = Literal["all", "api", "worker"]
+
+ADAPTERS: dict[str, Any] = {
+    "insurance": InsuranceAdapter,
+    "sber": SberAdapter,
+    "receipt": ReceiptAdapter,
+    "odnakassa": OdnakassaAdapter,
+    "orderbook": OrderbookAdapter,
+}
+
+FIGURES_INTERVAL = 15.0
+
+
+class Wiring:
+    """The running service: its parts by name, built once and closed in the reverse order."""
+
+    def __init__(self, settings: Settings, database: Database, systems: Mapping[str, ExternalSystem[Any]]) -> None:
+        self.settings, self.database, self.systems = settings, database, systems
+        self.steps = journey({name: system.adapter for name, system in systems.items()})
+        self.queues = {step.table: TaskQueue(step.table, database.engine) for step in self.steps}
+        self.step_queues = {step.begins: self.queues[step.table] for step in self.steps}
+        stalled = settings.health.stalled_after
+        self.pollers = {step.table: self._poller(step, stalled) for step in self.steps}
+        self.relay = Relay(database.engine, LogSink(), settings.events, stalled_after=stalled)
+        self.listener = Listener(
+            database.connect_listener, {CHANNEL: self._heard, store.CHANNEL: self._heard_event}, self._ring_all
+        )
+        self.figures = Loop("figures", self._figures, stalled_after=stalled + FIGURES_INTERVAL)
+        self.stopping = False
+
+    def _poller(self, step: Step, stalled_after: float) -> Poller:
+        rules, client = self.settings.tasks[step.table], self.settings.client[step.system]
+        work = StepWork(step, self.step_queues, jitter=rules.jitter)
+        return Poller(self.queues[step.table], work, rules, slots=client.max_concurrent, stalled_after=stalled_after)
+
+    @property
+    def stalled(self) -> list[str]:
+        """The names of background loops that should be turning and are not."""
+        loops = [loop for poller in self.pollers.values() for loop in (poller.claiming, poller.settling)]
+        return [loop.name for loop in (*loops, self.relay.loop) if loop.started and not loop.alive]
+
+    def start(self) -> None:
+        for poller in self.pollers.values():
+            poller.start()
+        for loop in (self.relay.loop, self.listener.loop, self.figures):
+            loop.start()
+
+    def quiesce(self) -> None:
+        """The service is about to stop: readiness turns red and nothing more is claimed. Safe from a signal handler."""
+        self.stopping = True
+        for poller in self.pollers.values():
+            poller.stop_claiming()
+        self.relay.loop.stop()
+
+    async def drain(self) -> None:
+        """Finish or give back what is held, within the budget of `shutdown.poller`."""
+        self.quiesce()
+        began, within = time.monotonic(), self.settings.shutdown.poller
+        async with asyncio.TaskGroup() as group:
+            for poller in self.pollers.values():
+                group.create_task(poller.drain(within))
+            for loop in (self.relay.loop, self.listener.loop, self.figures):
+                group.create_task(loop.stopped(within))
+        metrics.shutdown.labels("pollers").set(time.monotonic() - began)
+        log.info("pollers drained", seconds=round(time.monotonic() - began, 3))
+
+    def _heard(self, table: str) -> None:
+        if poller := self.pollers.get(table):
+            poller.claiming.ring()
+
+    def _heard_event(self, _payload: str) -> None:
+        self.relay.loop.ring()
+
+    def _ring_all(self) -> None:
+        for poller in self.pollers.values():
+            poller.claiming.ring()
+        self.relay.loop.ring()
+
+    async def _figures(self, loop: Loop) -> None:
+        while not loop.stopping:
+            loop.beat()
+            for table, queue in self.queues.items():
+                metrics.task_backlog(table, *await queue.figures())
+            unsent, oldest = await store.figures(self.database.engine)
+            metrics.outbox_unsent.set(unsent)
+            metrics.outbox_oldest.set(oldest)
+            await loop.rest(FIGURES_INTERVAL)
+
+
+def check_wiring(settings: Settings) -> None:
+    """Check what only the wiring knows: every system and table has its section, and leases outlast calls."""
+    problems = [
+        f"client.{name}: missing; every system has a section" for name in ADAPTERS if name not in settings.client
+    ]
+    for step in STEPS:
+        rules, client = settings.tasks.get(step.table), settings.client.get(step.system)
+        if rules is None:
+            problems.append(f"tasks.{step.table}: missing; every task table has a section")
+        elif client is not None and (problem := check_lease(step.table, rules, step.system, client)):
+            problems.append(problem)
+    if problems:
+        raise ConfigError(problems)
+
+
+@asynccontextmanager
+async def open_wiring(settings: Settings, role: Role = "all") -> AsyncIterator[Wiring]:
+    """Open the service: database, systems and, unless the role is "api", the background loops; closed in reverse."""
+    check_wiring(settings)
+    async with AsyncExitStack() as stack:
+        database = await stack.enter_async_context(open_database(settings.pg, application_name=f"orders-{role}"))
+        systems = {
+            name: await stack.enter_async_context(open_system(name, settings.client[name], adapter, report))
+            for name, adapter in ADAPTERS.items()
+        }
+        for system in systems.values():
+            metrics.watch(system.policy)
+        wiring = Wiring(settings, database, systems)
+        if role != "api":
+            wiring.start()
+            stack.push_async_callback(wiring.drain)
+        yield wiring

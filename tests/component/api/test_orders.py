@@ -1,0 +1,264 @@
+"""Orders over HTTP, on the whole service."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from tests.service import ORDER, Sandbox, Service
+
+JSON = {"content-type": "application/json"}
+
+
+@pytest.mark.rule("ASYNC-1", "FB-1")
+async def test_placing_an_order_answers_at_once(service: Service, sandbox: Sandbox) -> None:
+    """202 with where to look and when, though the insurance hangs; order and task stand in the database."""
+    await sandbox.set("insurance", mode="hang")
+    began = time.monotonic()
+    answer = await service.client.post("/orders", json=ORDER)
+    assert time.monotonic() - began < 2
+    assert answer.status_code == 202
+    body = answer.json()
+    assert body == {"status": "queued", "orderId": body["orderId"], "taskId": body["taskId"]}
+    assert answer.headers["location"] == f"/orders/{body['orderId']}"
+    assert int(answer.headers["retry-after"]) >= 1
+    async with service.wiring.database.engine.connect() as conn:
+        rows = await conn.execute(text("SELECT order_id FROM order_confirmation_task"))
+        assert [r.order_id for r in rows] == [body["orderId"]]
+
+
+async def test_an_order_goes_all_the_way(service: Service, sandbox: Sandbox) -> None:
+    """Through all five systems to COMPLETED, each asked for one operation, one event per move."""
+    order_id = await service.place()
+    await service.reach([order_id], "COMPLETED")
+    order = await service.order(order_id)
+    assert order["final"] is True
+    assert order["total"] == {"amount": "3980.00", "currency": "RUB"}
+    assert order["paymentUrl"].startswith("http")
+    assert order["fiscalNumber"]
+    assert order["tickets"]
+    assert [(s["system"], s["status"]) for s in order["steps"]] == [
+        ("insurance", "COMPLETED"),
+        ("sber", "COMPLETED"),
+        ("receipt", "COMPLETED"),
+        ("odnakassa", "COMPLETED"),
+        ("orderbook", "COMPLETED"),
+    ]
+    for system in ("insurance", "sber", "receipt", "odnakassa", "orderbook"):
+        assert (await sandbox.operations(system)) == {str(order_id): 1}
+    async with service.wiring.database.engine.connect() as conn:
+        events = await conn.execute(text("SELECT sequence, type FROM outbox_event ORDER BY sequence"))
+        assert [tuple(e) for e in events] == [
+            (1, "order.accepted"),
+            (2, "order.confirmed"),
+            (3, "order.payment_registered"),
+            (4, "order.paid"),
+            (5, "order.receipt_issued"),
+            (6, "order.booked"),
+            (7, "order.completed"),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("system", "outcome", "status", "event"),
+    [
+        ("insurance", "REJECTED", "REJECTED", "order.rejected"),
+        ("sber", "DECLINED", "PAYMENT_DECLINED", "order.payment_declined"),
+        ("receipt", "FAILED", "RECEIPT_FAILED", "order.step_failed"),
+        ("odnakassa", "FAILED", "BOOKING_FAILED", "order.step_failed"),
+    ],
+)
+@pytest.mark.rule("FB-X2")
+async def test_bad_ends(service: Service, sandbox: Sandbox, system: str, outcome: str, status: str, event: str) -> None:
+    """What a system refuses ends the journey there, visibly, with its own event."""
+    await sandbox.set(system, outcome=outcome)
+    order_id = await service.place()
+    await service.reach([order_id], status)
+    order = await service.order(order_id)
+    assert order["final"] is True
+    assert order["reason"]
+    async with service.wiring.database.engine.connect() as conn:
+        last = await conn.scalar(text("SELECT type FROM outbox_event ORDER BY sequence DESC LIMIT 1"))
+    assert last == event
+
+
+async def test_confirmed_within_moments(service: Service) -> None:
+    """The poller is woken by the commit, not by its interval: 20 orders in a row wait far less than one interval each."""
+    began = time.monotonic()
+    for _ in range(20):
+        order_id = await service.place()
+        await service.reach([order_id], "COMPLETED")
+    assert time.monotonic() - began < 20 * service.wiring.settings.tasks["payment_task"].poll_interval / 2
+
+
+async def test_an_open_order_says_when_to_look_again(service: Service, sandbox: Sandbox) -> None:
+    """Retry-After is the time to the step's next attempt; a final order has none."""
+    await sandbox.set("insurance", polls_before_final=1)
+    order_id = await service.place()
+    await asyncio.sleep(0.5)
+    answer = await service.client.get(f"/orders/{order_id}")
+    assert 1 <= int(answer.headers["retry-after"]) <= 3
+    (step,) = answer.json()["steps"]
+    assert (step["status"], step["attempts"], step["error"]) == ("IN_PROGRESS", 1, "pending")
+    assert step["nextAttemptAt"].endswith("Z")
+    await service.reach([order_id], "COMPLETED")
+    assert "retry-after" not in (await service.client.get(f"/orders/{order_id}")).headers
+
+
+BAD_BODIES: list[tuple[str, Any]] = [
+    ("/customerId", {**ORDER, "customerId": ""}),
+    ("/customerId", {**ORDER, "customerId": "c" * 65}),
+    ("/customerId", {**ORDER, "customerId": "c\x00"}),
+    ("/customerId", {**ORDER, "customerId": 42}),
+    ("/customerId", {"items": ORDER["items"]}),
+    ("/items", {**ORDER, "items": []}),
+    ("/items", {**ORDER, "items": ORDER["items"] * 101}),
+    ("/surprise", {**ORDER, "surprise": 1}),
+    *(
+        (f"/items/0/{field}", {**ORDER, "items": [{**ORDER["items"][0], field: value}]})
+        for field, value in [
+            ("quantity", 0),
+            ("quantity", True),
+            ("quantity", 1.5),
+            ("quantity", 2**53 + 1),
+            ("sku", ""),
+        ]
+    ),
+    *(
+        (
+            "/items/0/price/amount",
+            {**ORDER, "items": [{**ORDER["items"][0], "price": {"amount": a, "currency": "RUB"}}]},
+        )
+        for a in ["0", "0.00", "-1", "1e3", "NaN", "1.999", "1,5", "", 1990, 1990.0, "1" * 13]
+    ),
+    (
+        "/items/0/price/currency",
+        {**ORDER, "items": [{**ORDER["items"][0], "price": {"amount": "1", "currency": "rub"}}]},
+    ),
+]
+
+
+async def test_a_bad_order_is_refused_with_the_place_of_the_error(service: Service, subtests: pytest.Subtests) -> None:
+    """422 as problem+json names the field that is wrong, and nothing is saved."""
+    for pointer, body in BAD_BODIES:
+        with subtests.test(pointer=pointer, body=str(body)[:100]):
+            answer = await service.client.post("/orders", json=body)
+            assert answer.status_code == 422
+            assert answer.headers["content-type"] == "application/problem+json"
+            problem = answer.json()
+            assert pointer in [e["pointer"] for e in problem["errors"]]
+            assert (problem["status"], problem["type"]) == (422, "/problems/invalid-request")
+    async with service.wiring.database.engine.connect() as conn:
+        assert await conn.scalar(text("SELECT count(*) FROM orders")) == 0
+
+
+async def test_one_currency_per_order(service: Service) -> None:
+    """Prices in two currencies are refused: their sum would mean nothing."""
+    euro = {**ORDER["items"][0], "price": {"amount": "5", "currency": "EUR"}}
+    answer = await service.client.post("/orders", json={**ORDER, "items": [*ORDER["items"], euro]})
+    assert answer.status_code == 422
+    assert "EUR, RUB" in answer.json()["detail"]
+
+
+GARBAGE = [
+    b"",
+    b"{",
+    b"null",
+    b"[]",
+    b'"\xff"',
+    b"[" * 10_000,
+    b'{"customerId":NaN}',
+    b'{"customerId":"\\ud800","items":[]}',
+]
+
+
+async def test_garbage_is_refused(service: Service, subtests: pytest.Subtests) -> None:
+    """A body that is no JSON, or not an order's, is the client's error, never ours."""
+    for content in GARBAGE:
+        with subtests.test(content=content[:20]):
+            answer = await service.client.post("/orders", content=content, headers=JSON)
+            assert answer.status_code == 422
+            assert answer.headers["content-type"] == "application/problem+json"
+
+
+async def chunks() -> AsyncIterator[bytes]:
+    for _ in range(3):
+        yield b" " * 600_000
+
+
+ERRORS: list[tuple[str, str, dict[str, Any], int]] = [
+    ("GET", "/nothing", {}, 404),
+    ("GET", "/orders/999", {}, 404),
+    ("POST", "/orders/999/cancel", {}, 404),
+    ("GET", "/orders/0", {}, 422),
+    ("GET", "/orders/99999999999999999999", {}, 422),
+    ("GET", "/orders/abc", {}, 422),
+    ("DELETE", "/orders", {}, 405),
+    ("POST", "/orders", {"content": chunks(), "headers": JSON}, 413),
+    ("POST", "/orders", {"content": chunks(), "headers": {**JSON, "content-length": "1800000"}}, 413),
+    ("POST", "/orders", {"content": b"a=1", "headers": {"content-type": "text/plain"}}, 415),
+    ("POST", "/orders", {"content": b"{}"}, 415),
+]
+
+
+async def test_every_error_is_a_problem(service: Service, subtests: pytest.Subtests) -> None:
+    """Whatever is wrong, the answer is problem+json with the status in it and a text that says what."""
+    for method, path, options, status in ERRORS:
+        with subtests.test(method=method, path=path, status=status):
+            answer = await service.client.request(method, path, **options)
+            assert answer.status_code == status
+            assert answer.headers["content-type"] == "application/problem+json"
+            assert answer.json()["status"] == status
+            assert answer.json()["detail"]
+
+
+async def test_customers_and_amounts_are_kept_exactly(service: Service) -> None:
+    """Any printable text and any amount comes back as it was sent."""
+    items = [{"sku": "Шапка 🧢", "quantity": 10_000, "price": {"amount": "999999999999.99", "currency": "RUB"}}]
+    order = await service.order(await service.place(customerId="Ünïcødé ☃", items=items))
+    assert (order["customerId"], order["items"]) == ("Ünïcødé ☃", items)
+    assert order["total"]["amount"] == "9999999999999900.00"
+
+
+async def test_cancelling_before_the_payment(service: Service, sandbox: Sandbox) -> None:
+    """An order whose confirmation hangs is cancelled at once; a second cancel is a conflict that says why."""
+    await sandbox.set("insurance", mode="hang")
+    order_id = await service.place()
+    answer = await service.client.post(f"/orders/{order_id}/cancel")
+    assert (answer.status_code, answer.json()["status"]) == (200, "CANCELLED")
+    again = await service.client.post(f"/orders/{order_id}/cancel")
+    assert again.status_code == 409
+    assert "CANCELLED" in again.json()["detail"]
+
+
+async def test_cancelling_after_the_payment_was_registered(service: Service, sandbox: Sandbox) -> None:
+    """Once sber knows of the payment, cancelling is a conflict and the journey goes on."""
+    await sandbox.set("sber", polls_before_final=1)
+    order_id = await service.place()
+    async with asyncio.timeout(10):
+        while not (await service.order(order_id))["paymentUrl"]:
+            await asyncio.sleep(0.02)
+    answer = await service.client.post(f"/orders/{order_id}/cancel")
+    assert answer.status_code == 409
+    await service.reach([order_id], "COMPLETED")
+
+
+async def test_cancel_and_step_race(service: Service, sandbox: Sandbox) -> None:
+    """Whoever comes first wins: an order is either cancelled and never paid for, or goes on and the cancel is refused."""
+    await sandbox.set("insurance", mode="slow", latency_ms=20)
+    orders = [await service.place() for _ in range(30)]
+
+    async def cancel(order_id: int, after: float) -> int:
+        await asyncio.sleep(after)
+        return (await service.client.post(f"/orders/{order_id}/cancel")).status_code
+
+    answers = await asyncio.gather(*(cancel(o, i * 0.01) for i, o in enumerate(orders)))
+    expected = {o: "CANCELLED" if code == 200 else "COMPLETED" for o, code in zip(orders, answers, strict=True)}
+    assert set(answers) <= {200, 409}
+    for order_id, status in expected.items():
+        await service.reach([order_id], status)
+    paid = await sandbox.operations("sber")
+    assert {int(o) for o in paid} == {o for o, status in expected.items() if status == "COMPLETED"}

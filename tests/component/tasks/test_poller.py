@@ -1,0 +1,390 @@
+"""The poller's loop on a real PostgreSQL, with scripted work."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.db import Database
+from app.orders import repository
+from app.tasks.poller import Poller
+from app.tasks.queue import NewTask, TaskQueue
+from app.tasks.settlement import Settlement
+from app.tasks.task import Done, GivenUp, NotMade, NotYet, Outcome, Sent, Task
+
+TABLE = "order_confirmation_task"
+
+
+@dataclass(frozen=True)
+class Rules:
+    poll_interval: float = 0.2
+    batch: int = 50
+    lease: float = 10.0
+    max_attempts: int = 20
+    backoff_cap: float = 300.0
+    jitter: float = 0.2
+
+
+@dataclass
+class Script:
+    """Work that does what the test says, and remembers what was asked of it."""
+
+    act: Callable[[Task], Awaitable[Outcome]]
+    attempts: list[Task] = field(default_factory=list)
+    running: int = 0
+    most: int = 0
+    effects: list[object] = field(default_factory=list)
+
+    async def attempt(self, task: Task, budget: float) -> Outcome:
+        assert budget > 0
+        self.attempts.append(task)
+        self.running += 1
+        self.most = max(self.most, self.running)
+        try:
+            return await self.act(task)
+        finally:
+            self.running -= 1
+
+    def exhausted(self, task: Task, reason: str) -> GivenUp:
+        return GivenUp(reason, ("failed", task.task_id))
+
+    async def apply(self, conn: AsyncConnection, settlements: list[Settlement]) -> None:
+        for settlement in settlements:
+            if settlement.effect == "impossible":
+                raise RuntimeError("this effect cannot be applied")
+            self.effects.append(settlement.effect)
+
+
+def always(outcome: Outcome) -> Callable[[Task], Awaitable[Outcome]]:
+    async def act(_task: Task) -> Outcome:
+        return outcome
+
+    return act
+
+
+async def fill(database: Database, rows: int, **columns: Any) -> list[int]:
+    """Enqueue tasks of new orders, with columns set as given; returns their ids in order."""
+    queue = TaskQueue(TABLE, database.engine)
+    async with database.engine.begin() as conn:
+        orders = await repository.insert(conn, [("c-1", ())] * rows)
+        ids = sorted((await queue.enqueue(conn, [NewTask(o.id, "{}") for o in orders])).values())
+        for column, value in columns.items():
+            await conn.execute(text(f"UPDATE {TABLE} SET {column} = {value}"))
+    return ids
+
+
+async def rows(database: Database) -> list[Any]:
+    async with database.engine.connect() as conn:
+        sql = f"SELECT *, extract(epoch FROM next_attempt_at - now()) AS due_in FROM {TABLE} ORDER BY task_id"
+        return list((await conn.execute(text(sql))).all())
+
+
+async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 8) -> None:
+    async with asyncio.timeout(seconds):
+        while not await condition():
+            await asyncio.sleep(0.02)
+
+
+async def ended(database: Database) -> bool:
+    return all(r.status in ("COMPLETED", "FAILED") for r in await rows(database))
+
+
+@asynccontextmanager
+async def polling(database: Database, work: Script, rules: Rules = Rules(), slots: int = 4) -> AsyncIterator[Poller]:
+    poller = Poller(TaskQueue(TABLE, database.engine), work, rules, slots=slots, stalled_after=2)
+    poller.start()
+    try:
+        yield poller
+    finally:
+        await poller.drain(0.5)
+
+
+@pytest.mark.rule("ASYNC-1", "RE-5")
+async def test_due_rows_are_worked_on_and_settled(database: Database) -> None:
+    """Every due row gets its attempt, at most as many at once as there are slots, and its end with its effect."""
+    ids = await fill(database, 30)
+
+    async def act(task: Task) -> Outcome:
+        await asyncio.sleep(0.02)
+        return Done(task.task_id)
+
+    work = Script(act)
+    async with polling(database, work):
+        await until(lambda: ended(database))
+    assert sorted(work.effects) == ids  # type: ignore[type-var]
+    assert sorted(t.task_id for t in work.attempts) == ids
+    assert work.most == 4
+
+
+async def test_claims_no_more_than_it_has_slots_for(database: Database) -> None:
+    """Rows that no slot is free for stay unclaimed, free for other replicas."""
+    await fill(database, 10)
+    gate = asyncio.Event()
+
+    async def act(_task: Task) -> Outcome:
+        await gate.wait()
+        return Done()
+
+    async with polling(database, Script(act)) as poller:
+
+        async def busy() -> bool:
+            return poller.in_flight == 4
+
+        await until(busy)
+        await asyncio.sleep(0.5)
+        assert sum(r.retry_count > 0 for r in await rows(database)) == 4
+        gate.set()
+        await until(lambda: ended(database))
+
+
+@pytest.mark.rule("RE-4")
+async def test_exactly_twenty_attempts(database: Database) -> None:
+    """A task whose calls never succeed is tried 20 times, not 19 or 21, and then fails once, with its effect."""
+    await fill(database, 1)
+    work = Script(always(NotYet("http_503: down")))
+
+    async def hurry() -> bool:
+        async with database.engine.begin() as conn:
+            await conn.execute(
+                text(f"UPDATE {TABLE} SET next_attempt_at = now() WHERE next_attempt_at > now() + '1 s'")
+            )
+        return await ended(database)
+
+    async with polling(database, work, Rules(poll_interval=0.05, lease=1.9)):
+        await until(hurry, 20)
+    (row,) = await rows(database)
+    assert (row.status, row.retry_count, row.last_error) == ("FAILED", 20, "http_503: down")
+    assert [t.attempt for t in work.attempts] == list(range(1, 21))
+    assert work.effects == [("failed", row.task_id)]
+
+
+async def test_a_row_whose_workers_die_fails_without_another_call(database: Database) -> None:
+    """With 20 attempts that never reported back the row fails once, says so, and is not tried a 21st time."""
+    (task_id,) = await fill(database, 1, retry_count=20, lease_token=20)
+    work = Script(always(Done()))
+    async with polling(database, work):
+        await until(lambda: ended(database))
+    (row,) = await rows(database)
+    assert row.status == "FAILED"
+    assert row.last_error == "lost: no report came back from the last of 20 attempts"
+    assert (work.attempts, work.effects) == ([], [("failed", task_id)])
+
+
+async def test_attempts_count_per_phase(database: Database) -> None:
+    """A task that was taken in at its 19th attempt is polled with a full set of attempts."""
+    await fill(database, 1, retry_count=18)
+
+    async def act(task: Task) -> Outcome:
+        return Sent("app-1") if task.status == "PENDING" else Done()
+
+    work = Script(act)
+    async with polling(database, work):
+        await until(lambda: ended(database))
+    assert [(t.status, t.attempt, t.external_id) for t in work.attempts] == [
+        ("PENDING", 19, None),
+        ("IN_PROGRESS", 1, "app-1"),
+    ]
+
+
+@pytest.mark.rule("CB-6")
+async def test_a_call_that_was_not_made_costs_no_attempt(database: Database) -> None:
+    """An open breaker defers the row to its reopening and gives the attempt back, however often."""
+    await fill(database, 1)
+    outcomes: list[Outcome] = [*[NotMade("circuit_open: later", 0.05)] * 25, Done()]
+
+    async def act(_task: Task) -> Outcome:
+        return outcomes.pop(0)
+
+    work = Script(act)
+    async with polling(database, work):
+        await until(lambda: ended(database))
+    assert [t.attempt for t in work.attempts] == [1] * 26
+
+
+async def test_a_bug_in_one_row_harms_no_other(database: Database, caplog: pytest.LogCaptureFixture) -> None:
+    """An attempt that raises counts as an attempt of its row; the others of its batch run normally."""
+    ids = await fill(database, 10)
+
+    async def act(task: Task) -> Outcome:
+        if task.task_id == ids[2]:
+            raise KeyError("surprise")
+        return Done()
+
+    async with polling(database, Script(act)):
+
+        async def others() -> bool:
+            return [r.status for r in await rows(database)].count("COMPLETED") == 9
+
+        await until(others)
+    bad = (await rows(database))[2]
+    assert (bad.status, bad.retry_count, bad.last_error) == ("PENDING", 1, "bug: KeyError in our own code")
+
+
+async def test_an_effect_that_cannot_be_applied_fails_only_its_row(database: Database) -> None:
+    """When one row's effect raises, its batch is settled row by row, and the row fails visibly instead of looping."""
+    ids = await fill(database, 4)
+
+    async def act(task: Task) -> Outcome:
+        return Done("impossible" if task.task_id == ids[1] else task.task_id)
+
+    work = Script(act)
+    async with polling(database, work):
+        await until(lambda: ended(database))
+    assert [r.status for r in await rows(database)] == ["COMPLETED", "FAILED", "COMPLETED", "COMPLETED"]
+    assert "cannot be applied" in (await rows(database))[1].last_error
+    assert set(work.effects) == {ids[0], ids[2], ids[3], ("failed", ids[1])}
+
+
+@pytest.mark.parametrize("where", ["claim", "settle"])
+async def test_a_killed_loop_is_started_again(database: Database, where: str) -> None:
+    """Killing a loop's task makes it not alive for a moment; it comes back by itself and works on."""
+    work = Script(always(Done()))
+    async with polling(database, work) as poller:
+        loop = poller.claiming if where == "claim" else poller.settling
+        for _ in range(3):
+            await asyncio.sleep(0.05)
+            victim = loop._running
+            assert victim is not None
+            victim.cancel()
+            await asyncio.wait({victim})
+            assert not loop.alive
+            await fill(database, 2)
+            await until(lambda: ended(database))
+            assert loop.alive
+
+
+async def test_survives_a_database_that_fails_for_a_while(database: Database) -> None:
+    """Claims that fail again and again do not end the poller; it resumes when they succeed."""
+    queue = TaskQueue(TABLE, database.engine)
+    claim, failures = queue.claim, 0
+
+    async def failing(batch: int, lease: float) -> Any:
+        nonlocal failures
+        if failures < 5:
+            failures += 1
+            raise ConnectionRefusedError("no database")
+        return await claim(batch, lease)
+
+    queue.claim = failing  # type: ignore[method-assign]
+    await fill(database, 3)
+    poller = Poller(queue, Script(always(Done())), Rules(), slots=4, stalled_after=2)
+    poller.start()
+    await until(lambda: ended(database), 20)
+    await poller.drain(0.5)
+    assert failures == 5
+
+
+async def test_a_settle_is_repeated_until_the_database_is_back(database: Database) -> None:
+    """A result is not thrown away because the database is gone for a moment: no attempt is burnt, no call repeated."""
+    await fill(database, 3)
+    work = Script(always(Done("effect")))
+    queue = TaskQueue(TABLE, database.engine)
+    settle, failures = queue.settle, 0
+
+    async def failing(*args: Any) -> set[int]:
+        nonlocal failures
+        if failures < 8:
+            failures += 1
+            raise ConnectionResetError("the database went away")
+        return await settle(*args)
+
+    queue.settle = failing  # type: ignore[method-assign, assignment]
+    poller = Poller(queue, work, Rules(), slots=4, stalled_after=5)
+    poller.start()
+    await until(lambda: ended(database), 20)
+    await poller.drain(0.5)
+    assert failures == 8
+    assert len(work.attempts) == 3
+    assert work.effects == ["effect"] * 3
+
+
+@pytest.mark.rule("SHUT-SCHED")
+async def test_draining_finishes_what_it_can_and_gives_back_the_rest(database: Database) -> None:
+    """At the stop nothing more is claimed, short attempts end, long ones are cut and their rows due now, uncounted."""
+    ids = await fill(database, 6)
+
+    async def act(task: Task) -> Outcome:
+        await asyncio.sleep(0.2 if task.task_id in ids[:2] else 60)
+        return Done()
+
+    work = Script(act)
+    async with polling(database, work, slots=4) as poller:
+
+        async def busy() -> bool:
+            return poller.in_flight == 4
+
+        await until(busy)
+        poller.stop_claiming()
+        await poller.drain(1)
+    result = await rows(database)
+    assert len(work.attempts) == 4
+    assert [r.status for r in result] == ["COMPLETED"] * 2 + ["PENDING"] * 4
+    assert [r.retry_count for r in result[2:]] == [0] * 4
+    assert all(r.due_in <= 0 for r in result[2:])
+
+
+async def test_cancelling_an_attempt_gives_it_back(database: Database) -> None:
+    """Whoever cancels an attempt leaves the row due now with its attempts untouched."""
+    await fill(database, 1)
+    started = asyncio.Event()
+
+    async def act(_task: Task) -> Outcome:
+        if started.is_set():
+            return Done()
+        started.set()
+        await asyncio.sleep(60)
+        raise AssertionError
+
+    work = Script(act)
+    async with polling(database, work) as poller:
+        await started.wait()
+        for attempt in tuple(poller._attempts):
+            attempt.cancel()
+        await until(lambda: ended(database))
+    assert [t.attempt for t in work.attempts] == [1, 1]
+
+
+async def test_sleeps_no_longer_than_until_the_next_row(database: Database) -> None:
+    """A row that falls due in 200 ms is started then, though the poll comes only every 30 s."""
+    await fill(database, 1, next_attempt_at="now() + interval '200 ms'")
+    async with polling(database, Script(always(Done())), replace(Rules(), poll_interval=30)):
+        await until(lambda: ended(database), 3)
+
+
+async def test_a_ring_starts_new_rows_at_once(database: Database) -> None:
+    """A poller that sleeps for 30 s claims at once when it is told of new rows."""
+    async with polling(database, Script(always(Done())), replace(Rules(), poll_interval=30)) as poller:
+        await asyncio.sleep(0.3)
+        await fill(database, 1)
+        poller.claiming.ring()
+        await until(lambda: ended(database), 3)
+
+
+async def test_an_attempt_never_outlives_its_lease(database: Database) -> None:
+    """The budget of an attempt ends before its lease, so no other worker calls for the same row meanwhile."""
+    await fill(database, 1)
+    budgets = []
+
+    class Hasty(Script):
+        async def attempt(self, task: Task, budget: float) -> Outcome:
+            budgets.append(budget)
+            return Done()
+
+    async with polling(database, Hasty(always(Done()))):
+        await until(lambda: ended(database))
+    assert 8.5 < budgets[0] <= 9
+
+
+async def test_a_failed_task_is_logged_as_an_error(database: Database, caplog: pytest.LogCaptureFixture) -> None:
+    """An operator finds the task, its order and the reason in one ERROR line."""
+    await fill(database, 1)
+    with caplog.at_level(logging.ERROR):
+        async with polling(database, Script(always(GivenUp("refused: no")))):
+            await until(lambda: ended(database))
+    assert (await rows(database))[0].last_error == "refused: no"

@@ -1,0 +1,224 @@
+"""The commands, as processes."""
+
+import json
+import re
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from subprocess import CompletedProcess, Popen
+
+import asyncpg
+import httpx
+import pytest
+
+from app.embedded import EmbeddedPostgres
+from app.occupied import hold, listen
+from tests.processes import run, started, wait_for
+
+pytestmark = pytest.mark.slow
+
+NOWHERE = "postgresql://orders:unspeakable@127.0.0.1:1/orders"
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    """A port that somebody listens on."""
+    with listen("127.0.0.1", 0) as listener:
+        yield listener.getsockname()[1]
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Iterator[Path]:
+    """A directory for an embedded PostgreSQL, which is stopped whatever became of its users."""
+    yield tmp_path / "postgres"
+    if (tmp_path / "postgres").exists():
+        server = EmbeddedPostgres(tmp_path / "postgres")
+        server.start()
+        server.stop()
+
+
+def refused(done: CompletedProcess[str], code: int, *words: str) -> None:
+    """It ended with the code, and said on stderr what the matter is, without a traceback."""
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    assert [word for word in words if word not in done.stderr] == []
+
+
+def address(output: Path, process: Popen[str]) -> str:
+    """Where the service says that it serves."""
+    wait_for(lambda: '"event": "serving"' in output.read_text(), process, output)
+    line = next(line for line in output.read_text().splitlines() if '"event": "serving"' in line)
+    return f"http://127.0.0.1:{json.loads(line)['port']}"
+
+
+@pytest.mark.rule("ISO-2")
+def test_check_config_shows_how_the_pools_add_up() -> None:
+    """The default configuration is accepted, and each system's part in the sum is shown."""
+    done = run("check-config")
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = re.findall(r"(\w+) +│ (\d+) +│ (\d+) +│ (\d+) +│ (\d+)", done.stdout)
+    assert rows[0] == ("insurance", "8", "10", "10", "30")
+    assert [row[0] for row in rows] == ["insurance", "sber", "receipt", "odnakassa", "orderbook"]
+    assert "pools: 30 <= pg.pool.max/2 = 60/2 = 30" in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+@pytest.mark.rule("ISO-2")
+def test_pools_above_half_of_the_database_pool_are_refused(tmp_path: Path) -> None:
+    """16, 8 and 8 concurrent calls do not fit a database pool of 40: refused, with the sum and the way out."""
+    overlay = tmp_path / "overlay.yml"
+    overlay.write_text(
+        "pg: {pool: {max: 40}}\n"
+        "client: {insurance: {max_concurrent: 16}, sber: {max_concurrent: 8}, receipt: {max_concurrent: 8}}\n"
+    )
+    terms = "insurance ceil(16*1.2)=20 + sber ceil(8*1.2)=10 + receipt ceil(8*1.2)=10"
+    done = run("check-config", ORDERS_CONFIG=str(overlay))
+    refused(done, 2, terms, "> pg.pool.max/2 = 40/2 = 20", "raise pg.pool.max")
+
+
+@pytest.mark.rule("TO-1", "TO-X2")
+@pytest.mark.parametrize("command", ["check-config", "serve", "migrate"])
+def test_a_contradiction_is_refused_by_every_command(command: str) -> None:
+    """Key, value and rule are named, whatever was about to be done with the configuration."""
+    done = run(command, ORDERS_CLIENT__SBER__TOTAL_TIMEOUT="2")
+    refused(done, 2, "client.sber.total_timeout = 2", "TO-X2")
+
+
+def test_a_lease_shorter_than_a_call_is_refused() -> None:
+    """What only the wiring knows, which table belongs to which system, is checked as well."""
+    refused(
+        run("check-config", ORDERS_TASKS__PAYMENT_TASK__LEASE="5"), 2, "tasks.payment_task.lease = 5", "client.sber"
+    )
+
+
+def test_an_open_address_without_authentication_is_refused() -> None:
+    """What the command line says is checked like what the configuration says."""
+    refused(run("serve", "--host", "0.0.0.0"), 2, "api.host = 0.0.0.0", "auth.mode")
+
+
+@pytest.mark.parametrize("command", ["serve", "sandbox"])
+def test_a_taken_port_is_named(command: str, taken: int) -> None:
+    """Who wants a port that is taken learns which one, and what to do."""
+    done = run(command, "--port", str(taken), ORDERS_PG__DSN=NOWHERE)
+    refused(done, 3, f"127.0.0.1 port {taken}", "in use", "--port")
+
+
+def test_an_address_of_another_machine_is_named() -> None:
+    """An address that this machine does not have is refused in words, too."""
+    done = run("sandbox", "--host", "192.0.2.1")
+    refused(done, 3, "192.0.2.1 port 8100")
+
+
+@pytest.mark.parametrize("command", [("migrate",), ("tasks", "list"), ("tasks", "retry", "payment_task", "1")])
+def test_an_unreachable_database_is_said_to_be_so(command: tuple[str, ...]) -> None:
+    """The message says what is wrong and where to look, and keeps the password."""
+    done = run(*command, ORDERS_PG__DSN=NOWHERE)
+    refused(done, 3, "the database cannot be reached", "ORDERS_PG__DSN")
+    assert "unspeakable" not in done.stderr
+
+
+def test_a_database_that_does_not_exist_is_said_to_be_so(server_dsn: str) -> None:
+    """A server that answers and refuses is as good as none."""
+    refused(run("tasks", "list", ORDERS_PG__DSN=f"{server_dsn}-not"), 3, "the database cannot be reached")
+
+
+def test_migrate_brings_the_schema_up_once(empty_dsn: str) -> None:
+    """Tasks cannot be listed before, only the first migration applies anything, and then they can."""
+    refused(run("tasks", "list", ORDERS_PG__DSN=empty_dsn), 3, "python -m app migrate")
+    first, second = (run("migrate", ORDERS_PG__DSN=empty_dsn) for _ in range(2))
+    assert (first.returncode, first.stdout[:12]) == (0, "applied 0001")
+    assert (second.returncode, second.stdout) == (0, "the schema is up to date\n")
+    assert run("tasks", "list", "--json", ORDERS_PG__DSN=empty_dsn).stdout == "[]\n"
+
+
+async def test_a_failed_task_is_listed_and_retried(pg_dsn: str) -> None:
+    """An operator finds the task that failed and gives it another chance, once."""
+    connection = await asyncpg.connect(pg_dsn)
+    order = await connection.fetchval(
+        "INSERT INTO orders (customer_id, items, status) VALUES ('c-42', '[]', 'PAYMENT_FAILED') RETURNING id"
+    )
+    task = await connection.fetchval(
+        "INSERT INTO payment_task (order_id, status, retry_count, next_attempt_at, last_error, payload)"
+        " VALUES ($1, 'FAILED', 20, now(), 'timeout: [no] answer', '{}') RETURNING task_id",
+        order,
+    )
+    (found,) = json.loads(run("tasks", "list", "--status", "FAILED", "--json", ORDERS_PG__DSN=pg_dsn).stdout)
+    assert (found["task"], found["taskId"], found["orderId"]) == ("payment_task", task, order)
+    assert (found["status"], found["attempts"], found["lastError"]) == ("FAILED", 20, "timeout: [no] answer")
+    assert "timeout: [no] answer" in run("tasks", "list", "--task", "payment_task", ORDERS_PG__DSN=pg_dsn).stdout
+    assert run("tasks", "list", "--json", "--status", "PENDING", ORDERS_PG__DSN=pg_dsn).stdout == "[]\n"
+
+    retried = run("tasks", "retry", "payment_task", str(task), ORDERS_PG__DSN=pg_dsn)
+    assert retried.returncode == 0, retried.stderr
+    assert await connection.fetchval("SELECT status FROM orders") == "CONFIRMED"
+    assert await connection.fetchval("SELECT status || retry_count FROM payment_task") == "PENDING0"
+    refused(run("tasks", "retry", "payment_task", str(task), ORDERS_PG__DSN=pg_dsn), 3, "nothing was changed")
+    await connection.close()
+
+
+def test_an_unknown_task_table_is_refused(pg_dsn: str) -> None:
+    """The tables that exist are named instead."""
+    refused(run("tasks", "list", "--task", "payments", ORDERS_PG__DSN=pg_dsn), 2, "payment_task")
+
+
+def test_openapi_prints_the_schema() -> None:
+    """The document needs neither a database nor a free port."""
+    done = run("openapi", ORDERS_PG__DSN=NOWHERE)
+    assert "post" in json.loads(done.stdout)["paths"]["/orders"]
+
+
+def test_serve_waits_for_its_schema(empty_dsn: str, tmp_path: Path) -> None:
+    """Started before the migration, the service lives, is not ready, says why, and gets ready when it has been done."""
+    output = tmp_path / "output"
+    with started("serve", "--port", "0", output=output, ORDERS_PG__DSN=empty_dsn, ORDERS_SHUTDOWN__LEAD="0") as process:
+        url = address(output, process)
+        assert httpx.get(f"{url}/health/live").status_code == 200
+        answer = httpx.get(f"{url}/health/ready")
+        assert answer.status_code == 503
+        assert "migrate" in " ".join(answer.json()["problems"])
+        assert "migrate" in output.read_text()
+        assert run("migrate", ORDERS_PG__DSN=empty_dsn).returncode == 0
+        wait_for(lambda: httpx.get(f"{url}/health/ready").status_code == 200, process, output)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+
+
+def test_serve_brings_its_own_database(data_dir: Path, tmp_path: Path) -> None:
+    """Without a DSN one command is enough: PostgreSQL is started, migrated, and stopped again at SIGTERM."""
+    output = tmp_path / "output"
+    directory = str(data_dir)
+    with started(
+        "serve", "--port", "0", output=output, ORDERS_PG__DATA_DIR=directory, ORDERS_SHUTDOWN__LEAD="0"
+    ) as process:
+        assert httpx.get(f"{address(output, process)}/health/ready", timeout=60).status_code == 200
+        assert run("tasks", "list", "--json", ORDERS_PG__DATA_DIR=directory).stdout == "[]\n"
+        refused(run("demo", "--once", ORDERS_PG__DATA_DIR=directory), 3, "a service", "ORDERS_PG__DATA_DIR")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    assert not (data_dir / "postmaster.pid").exists()
+
+
+def test_serve_leaves_a_demo_alone(tmp_path: Path) -> None:
+    """A demo's orders are known to the demo's systems only, so that nobody else may work on them."""
+    with hold(tmp_path / "postgres", alone=True):
+        done = run("serve", "--port", "0", ORDERS_PG__DATA_DIR=str(tmp_path / "postgres"))
+    refused(done, 3, "a demo works on the orders", "ORDERS_PG__DATA_DIR")
+
+
+def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    """Who forgot the DSN where nothing can be written learns of both."""
+    (tmp_path / "file").touch()
+    done = run("serve", "--port", "0", ORDERS_PG__DATA_DIR=str(tmp_path / "file" / "postgres"))
+    refused(done, 3, "pg.dsn is not set", "ORDERS_PG__DSN", str(tmp_path))
+
+
+@pytest.mark.parametrize("delay", [0.1, 1, 2, 3])
+def test_sigterm_during_the_start_leaves_nothing_behind(delay: float, data_dir: Path, tmp_path: Path) -> None:
+    """Whatever the start was about, the process ends, and PostgreSQL with it."""
+    with started("serve", "--port", "0", output=tmp_path / "output", ORDERS_PG__DATA_DIR=str(data_dir)) as process:
+        time.sleep(delay)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) in {0, 128 + signal.SIGTERM, -signal.SIGTERM}
+    assert "Traceback" not in (tmp_path / "output").read_text()
+    assert not (data_dir / "postmaster.pid").exists()

@@ -1,0 +1,171 @@
+"""Databases for the tests: one server for the whole run, a fresh migrated database for each test that asks for one."""
+
+import asyncio
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import asyncpg
+import docker  # type: ignore[import-untyped]
+import pytest
+from testcontainers.community.postgres import PostgresContainer
+from testcontainers.core.config import testcontainers_config
+
+from app.db import Database, migrate, open_database
+from app.embedded import EmbeddedPostgres
+from app.observability.logs import route_structlog
+from app.settings import PgSettings, load_settings
+
+IMAGE = "postgres:18"
+DSN = "ORDERS_TEST_DSN"
+CHOSEN, OPENED = pytest.StashKey[str](), pytest.StashKey[ExitStack]()
+
+UNSAFE_BUT_FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+"""The data need not survive a crash of the machine."""
+
+Server = Callable[[], AbstractContextManager[str]]
+"""Opens a server for the run; yields the DSN of a user that may create databases."""
+
+
+def choose_server() -> tuple[str, Server]:
+    """Choose the server that ORDERS_TEST_DSN names, else a container, else the wheel's; returns its name as well."""
+    if dsn := os.environ.get(DSN):
+        return DSN, lambda: nullcontext(dsn)
+    if image_available():
+        return f"testcontainers, {IMAGE}", container
+    return "embedded, from the wheel", wheel
+
+
+def image_available() -> bool:
+    """Whether a Docker engine answers and has the image, or can get it."""
+    try:
+        with closing(docker.from_env(timeout=3)) as engine:
+            try:
+                engine.images.get(IMAGE)
+            except docker.errors.ImageNotFound:
+                engine.images.get_registry_data(IMAGE)
+    except (docker.errors.DockerException, OSError):
+        return False
+    return True
+
+
+@contextmanager
+def container() -> Iterator[str]:
+    testcontainers_config.ryuk_disabled = True  # its reaper needs another image; this container is stopped below
+    flags = " ".join(f"-c {name}={value}" for name, value in {**UNSAFE_BUT_FAST, "max_connections": "300"}.items())
+    with PostgresContainer(IMAGE, driver=None).with_command(f"postgres {flags}") as postgres:
+        yield postgres.get_connection_url()
+
+
+@contextmanager
+def wheel() -> Iterator[str]:
+    directory = Path(tempfile.mkdtemp(prefix="orders-test-"))
+    server = EmbeddedPostgres(directory / "postgres")
+    try:
+        dsn = server.start()
+        for name, value in UNSAFE_BUT_FAST.items():
+            execute(dsn, f"ALTER SYSTEM SET {name} = {value}")
+        execute(dsn, "SELECT pg_reload_conf()")
+        yield dsn
+    finally:
+        server.stop()
+        shutil.rmtree(directory)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Route our log lines to pytest; with several workers the controller opens the one server that all of them use."""
+    route_structlog()
+    config.stash[CHOSEN], server = choose_server()
+    config.stash[OPENED] = ExitStack()
+    if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
+        os.environ[DSN] = config.stash[OPENED].enter_context(server())
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"postgresql: {config.stash[CHOSEN]}"
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    config.stash[OPENED].close()
+
+
+@pytest.fixture(scope="session")
+def server_dsn() -> Iterator[str]:
+    """The DSN of a PostgreSQL where databases may be made and dropped."""
+    _, server = choose_server()
+    with server() as dsn:
+        yield dsn
+
+
+@pytest.fixture(scope="session")
+def migrated(server_dsn: str) -> Iterator[str]:
+    """The name of a migrated database that nobody connects to: a template."""
+
+    async def fill(dsn: str) -> None:
+        async with open_database(pg_settings(dsn), application_name="template") as database:
+            await migrate(database)
+
+    with new_database(server_dsn) as dsn:
+        run(fill(dsn))
+        yield urlsplit(dsn).path.removeprefix("/")
+
+
+@pytest.fixture
+def empty_dsn(server_dsn: str) -> Iterator[str]:
+    """The DSN of an empty database of the test's own."""
+    with new_database(server_dsn) as dsn:
+        yield dsn
+
+
+@pytest.fixture
+def pg_dsn(server_dsn: str, migrated: str) -> Iterator[str]:
+    """The DSN of a migrated, otherwise empty database of the test's own."""
+    with new_database(server_dsn, template=migrated) as dsn:
+        yield dsn
+
+
+@pytest.fixture
+async def database(pg_dsn: str) -> AsyncIterator[Database]:
+    """A migrated, otherwise empty database of the test's own, opened with the default settings."""
+    async with open_database(pg_settings(pg_dsn), application_name="test") as database:
+        yield database
+
+
+@contextmanager
+def new_database(server_dsn: str, template: str = "template1") -> Iterator[str]:
+    name = f"test_{uuid.uuid4().hex}"
+    execute(server_dsn, f"CREATE DATABASE {name} TEMPLATE {template}")
+    try:
+        yield urlsplit(server_dsn)._replace(path=f"/{name}").geturl()
+    finally:
+        execute(server_dsn, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def pg_settings(dsn: str) -> PgSettings:
+    return load_settings({"ORDERS_PG__DSN": dsn}).pg
+
+
+def execute(dsn: str, statement: str) -> None:
+    """Execute one statement, in whatever context a fixture is."""
+
+    async def connect_and_execute() -> None:
+        connection = await asyncpg.connect(dsn)
+        try:
+            await connection.execute(statement)
+        finally:
+            await connection.close()
+
+    run(connect_and_execute())
+
+
+def run(work: Coroutine[Any, Any, None]) -> None:
+    """Run a coroutine in a thread with an event loop of its own: the caller's may be running or may not exist."""
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        thread.submit(asyncio.run, work).result()
