@@ -93,7 +93,7 @@ class Loop:
     async def _guarded(self) -> None:
         try:
             await self._body(self)
-        except Exception as error:  # noqa: BLE001 - whatever it was, the loop goes on
+        except Exception as error:
             news = type(error) is not self._last_failure
             self._last_failure = type(error)
-            log.error("loop failed", loop=self.name, error=repr(error), exc_info=news)
+            log.error("loop failed", loop=self.name, error=repr(error), exc_info=error if news else None)  # noqa: TRY400

@@ -1,10 +1,12 @@
 """Databases for the tests: one server for the whole run, a fresh migrated database for each test that asks for one."""
 
 import asyncio
+import gc
 import os
 import shutil
 import tempfile
 import uuid
+import warnings
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
@@ -25,13 +27,15 @@ from app.settings import PgSettings, load_settings
 
 IMAGE = "postgres:18"
 DSN = "ORDERS_TEST_DSN"
-CHOSEN, OPENED = pytest.StashKey[str](), pytest.StashKey[ExitStack]()
 
 UNSAFE_BUT_FAST = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
 """The data need not survive a crash of the machine."""
 
 Server = Callable[[], AbstractContextManager[str]]
 """Opens a server for the run; yields the DSN of a user that may create databases."""
+
+CHOSEN = pytest.StashKey[tuple[str, Server]]()
+OPENED = pytest.StashKey[ExitStack]()
 
 
 def choose_server() -> tuple[str, Server]:
@@ -45,15 +49,17 @@ def choose_server() -> tuple[str, Server]:
 
 def image_available() -> bool:
     """Whether a Docker engine answers and has the image, or can get it."""
-    try:
-        with closing(docker.from_env(timeout=3)) as engine:
-            try:
-                engine.images.get(IMAGE)
-            except docker.errors.ImageNotFound:
-                engine.images.get_registry_data(IMAGE)
-    except (docker.errors.DockerException, OSError):
-        return False
-    return True
+    with warnings.catch_warnings(action="ignore", category=ResourceWarning):
+        try:
+            with closing(docker.from_env(timeout=3)) as engine:
+                try:
+                    engine.images.get(IMAGE)
+                except docker.errors.ImageNotFound:
+                    engine.images.get_registry_data(IMAGE)
+        except (docker.errors.DockerException, OSError):
+            gc.collect()  # the socket that docker's client forgets when nobody answers
+            return False
+        return True
 
 
 @contextmanager
@@ -82,14 +88,15 @@ def wheel() -> Iterator[str]:
 def pytest_configure(config: pytest.Config) -> None:
     """Route our log lines to pytest; with several workers the controller opens the one server that all of them use."""
     route_structlog()
-    config.stash[CHOSEN], server = choose_server()
+    config.stash[CHOSEN] = choose_server()
     config.stash[OPENED] = ExitStack()
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
+        _, server = config.stash[CHOSEN]
         os.environ[DSN] = config.stash[OPENED].enter_context(server())
 
 
 def pytest_report_header(config: pytest.Config) -> str:
-    return f"postgresql: {config.stash[CHOSEN]}"
+    return f"postgresql: {config.stash[CHOSEN][0]}"
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -97,9 +104,9 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def server_dsn() -> Iterator[str]:
+def server_dsn(pytestconfig: pytest.Config) -> Iterator[str]:
     """The DSN of a PostgreSQL where databases may be made and dropped."""
-    _, server = choose_server()
+    _, server = pytestconfig.stash[CHOSEN]
     with server() as dsn:
         yield dsn
 

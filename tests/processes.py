@@ -1,63 +1,121 @@
-"""The program as others start it: a process, with nothing of the tests' environment that configures it."""
+"""The service as users run it: processes of `python -m app`, started, killed and looked at from outside."""
 
 import os
+import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import httpx
+
 ROOT = Path(__file__).resolve().parents[1]
-COMMAND = (sys.executable, "-W", "error", "-m", "app")
-PATIENCE = 120
+SYSTEMS = ("insurance", "sber", "receipt", "odnakassa", "orderbook")
 
 
-def environment(changes: dict[str, str]) -> dict[str, str]:
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("ORDERS_")}
-    return {**inherited, "PYTHONUNBUFFERED": "1", **changes}
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
 
 
-def run(*arguments: str, **changes: str) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end; `changes` are environment variables."""
-    return subprocess.run(
-        [*COMMAND, *arguments],
-        cwd=ROOT,
-        env=environment(changes),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+def wait_until(condition: Callable[[], bool], seconds: float, what: str) -> None:
+    until = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > until:
+            raise AssertionError(f"not within {seconds:g} s: {what}")
+        time.sleep(0.05)
+
+
+@dataclass
+class Process:
+    """A running `python -m app …`; what it writes goes to `log`."""
+
+    popen: subprocess.Popen[bytes]
+    url: str
+    log: Path
+
+    def kill(self) -> None:
+        self.popen.kill()
+        self.popen.wait()
+
+    def terminate(self, within: float = 30) -> int:
+        self.popen.send_signal(signal.SIGTERM)
+        return self.popen.wait(within)
+
+
+@dataclass
+class Processes:
+    """Starts processes over one database and ends them all."""
+
+    dsn: str
+    directory: Path
+    environ: dict[str, str] = field(default_factory=dict)
+    _stack: ExitStack = field(default_factory=ExitStack)
+    _count: int = 0
+
+    def environment(self) -> dict[str, str]:
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("ORDERS_")}
+        return clean | {"ORDERS_PG__DSN": self.dsn, "PYTHONPATH": str(ROOT)} | self.environ
+
+    def run(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end."""
+        return subprocess.run(
+            [sys.executable, "-m", "app", *arguments],
+            env=self.environment(),
+            cwd=self.directory,
+            check=check,
+            text=True,
+            capture_output=True,
+            timeout=120,
+        )
+
+    def start(self, *arguments: str, port: int, ready: str) -> Process:
+        """Start a command that serves on `port`, and wait until `ready` answers with 200."""
+        self._count += 1
+        log = self.directory / f"{self._count}-{arguments[0]}.log"
+        with log.open("wb") as output:
+            popen = subprocess.Popen(
+                [sys.executable, "-m", "app", *arguments, "--host", "127.0.0.1", "--port", str(port)],
+                env=self.environment(),
+                cwd=self.directory,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        process = Process(popen, f"http://127.0.0.1:{port}", log)
+        self._stack.callback(process.kill)
+
+        def answers() -> bool:
+            if popen.poll() is not None:
+                raise AssertionError(f"{arguments} ended with {popen.returncode}: {log.read_text()[-2000:]}")
+            try:
+                return httpx.get(process.url + ready, timeout=2, trust_env=False).status_code == 200
+            except httpx.HTTPError:
+                return False
+
+        wait_until(answers, 30, f"{arguments} answers")
+        return process
+
+    def sandbox(self) -> Process:
+        """Start the stand-ins and let all services started later use them."""
+        sandbox = self.start("sandbox", port=free_port(), ready="/")
+        self.environ |= {f"ORDERS_CLIENT__{name.upper()}__BASE_URL": f"{sandbox.url}/{name}" for name in SYSTEMS}
+        return sandbox
+
+    def serve(self, role: str = "all") -> Process:
+        return self.start("serve", "--role", role, port=free_port(), ready="/health/ready")
+
+    def close(self) -> None:
+        self._stack.close()
 
 
 @contextmanager
-def started(
-    *arguments: str, output: Path, stdout: int | None = None, **changes: str
-) -> Iterator[subprocess.Popen[str]]:
-    """A running command, which writes to the file `output` unless `stdout` is given; killed if it is still there."""
-    with (
-        output.open("w") as file,
-        subprocess.Popen(
-            [*COMMAND, *arguments],
-            cwd=ROOT,
-            env=environment(changes),
-            stdin=subprocess.DEVNULL,
-            stdout=file if stdout is None else stdout,
-            stderr=file,
-            text=True,
-        ) as process,
-    ):
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def wait_for(what: Callable[[], bool], process: subprocess.Popen[str], output: Path) -> None:
-    """Wait until it is so; the process must live meanwhile."""
-    deadline = time.monotonic() + PATIENCE
-    while not what():
-        assert process.poll() is None, f"ended with {process.returncode}:\n{output.read_text()}"
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+def processes(dsn: str, directory: Path) -> Iterator[Processes]:
+    started = Processes(dsn, directory)
+    try:
+        yield started
+    finally:
+        started.close()

@@ -12,6 +12,7 @@ _SHARED: list[structlog.typing.Processor] = [
     structlog.stdlib.add_logger_name,
     structlog.processors.TimeStamper(fmt="iso", utc=True),
     structlog.stdlib.ExtraAdder(),
+    lambda _logger, _method, line: {k: v for k, v in line.items() if k != "color_message"},
 ]
 
 
@@ -36,9 +37,10 @@ def configure_logs(level: str, style: Literal["auto", "json", "console"]) -> Non
         )
     )
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
-    for noisy in ("uvicorn", "uvicorn.error", "uvicorn.access"):
-        logger = logging.getLogger(noisy)
+    for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
+        logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [], True
+    logging.getLogger("httpx").setLevel("WARNING")  # it has a line for every successful call
     route_structlog()
 
 

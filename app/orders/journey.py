@@ -27,8 +27,8 @@ from app.tasks.task import Done, GivenUp, NotMade, NotYet, Outcome, Sent, Task, 
 
 log = structlog.get_logger()
 
-NOT_FOUND = "http_404"
-"""A system that has just taken something in may not find it yet: polling goes on, within the allowed attempts."""
+PASSING_REFUSALS = {TaskStatus.PENDING: "http_409", TaskStatus.IN_PROGRESS: "http_404"}
+"""Refusals that may pass: our own cut attempt is still being worked on; what was just taken in is not found yet."""
 
 PENDING = NotYet("pending: the system has not decided yet")
 
@@ -199,19 +199,8 @@ class StepWork:
             return self.exhausted(task, f"payload: it cannot be read: {error}")
         try:
             return await self._call(order, task, Call(task.key, budget))
-        except SystemRefused as refusal:
-            if task.status is TaskStatus.IN_PROGRESS and refusal.kind == NOT_FOUND:
-                return NotYet(why(refusal))
-            return self.exhausted(task, why(refusal))
-        except (SystemUnavailable, InvalidAnswer) as error:
-            if error.call_made:
-                return NotYet(why(error), after=error.retry_after)
-            return NotMade(why(error), self._deferral(error.retry_after))
-
-    async def _call(self, order: Order, task: Task, call: Call) -> Outcome:
-        if task.status is TaskStatus.IN_PROGRESS and task.external_id is not None:
-            return await self._step.poll(order, task.external_id, call)
-        return await self._step.send(order, call)
+        except (SystemUnavailable, SystemRefused, InvalidAnswer) as error:
+            return self._failed(task, error)
 
     def exhausted(self, task: Task, reason: str) -> GivenUp:
         return GivenUp(reason, Take(self._step.fails, reason))
@@ -226,6 +215,20 @@ class StepWork:
             order, event = orders[task.order_id].move(take.move, reason=take.reason, **take.details)
             moves.append(Moved(order, event, task.traceparent))
         await save_moves(conn, moves, self._steps)
+
+    async def _call(self, order: Order, task: Task, call: Call) -> Outcome:
+        if task.status is TaskStatus.IN_PROGRESS and task.external_id is not None:
+            return await self._step.poll(order, task.external_id, call)
+        return await self._step.send(order, call)
+
+    def _failed(self, task: Task, error: SystemUnavailable | SystemRefused | InvalidAnswer) -> Outcome:
+        match error:
+            case SystemRefused() if error.kind != PASSING_REFUSALS[task.status]:
+                return self.exhausted(task, why(error))
+            case SystemUnavailable() if error.held_back:
+                return NotMade(why(error), self._deferral(error.retry_after))
+            case _:
+                return NotYet(why(error), after=error.retry_after)
 
     def _deferral(self, reopens: float | None) -> float:
         """Until the breaker lets calls through again, spread so that the waiting rows do not all come at once."""

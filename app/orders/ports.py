@@ -4,11 +4,16 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from app.orders.order import Order
-from app.resilience import Broken, Refused, Unavailable
+from app.resilience.verdict import Broken, Refused, Unavailable
 
 
 class SystemUnavailable(Unavailable):
-    """The system could not answer, or was not asked at all (`call_made` is False): try later."""
+    """The system could not answer, or was not asked at all: try later."""
+
+    @property
+    def held_back(self) -> bool:
+        """Whether it was our own protection that made no call: then it costs no attempt."""
+        return self.kind in {"circuit_open", "bulkhead_full", "closed"}
 
 
 class SystemRefused(Refused):

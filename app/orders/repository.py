@@ -25,7 +25,8 @@ SELECT {_COLUMNS} FROM orders WHERE id = ANY (CAST(:ids AS bigint[]))
 ORDER BY id FOR NO KEY UPDATE""")  # noqa: S608
 
 _SAVE = text("""
-UPDATE orders AS o SET status = s.status, version = s.version, reason = s.reason, details = s.details, updated_at = now()
+UPDATE orders AS o
+SET status = s.status, version = s.version, reason = s.reason, details = s.details, updated_at = now()
 FROM unnest(CAST(:ids AS bigint[]), CAST(:statuses AS text[]), CAST(:versions AS int[]), CAST(:reasons AS text[]),
             CAST(:details AS jsonb[])) AS s (id, status, version, reason, details)
 WHERE o.id = s.id AND o.version = s.version - 1

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from functools import partial
 from typing import Protocol
 
 import structlog
@@ -51,9 +52,10 @@ class Poller:
         self.queue, self._work, self._rules, self._slots = queue, work, rules, slots
         self.claiming = Loop(f"{queue.table} claim", self._claim_loop, stalled_after=stalled_after)
         self.settling = Loop(f"{queue.table} settle", self._settle_loop, stalled_after=stalled_after)
-        self._attempts: set[asyncio.Task[None]] = set()
+        self._attempts: set[asyncio.Task[Outcome]] = set()
         self._finished: list[tuple[Settlement, float]] = []
         self._settling_now = 0
+        self._waits_for_room = False
 
     def start(self) -> None:
         self.settling.start()
@@ -90,8 +92,9 @@ class Poller:
             loop.beat()
             loop.listen()
             wanted = min(self._rules.batch, self._free_slots())
+            self._waits_for_room = wanted <= 0
             pause = self._rules.poll_interval
-            if wanted > 0:
+            if not self._waits_for_room:
                 claim = await self._claim(wanted)
                 if len(claim.tasks) == wanted:
                     continue
@@ -108,20 +111,21 @@ class Poller:
                 continue
             attempt = asyncio.create_task(self._attempt(task, until), name=f"{self.queue.table} {task.task_id}")
             self._attempts.add(attempt)
-            attempt.add_done_callback(self._attempts.discard)
+            attempt.add_done_callback(partial(self._ended, task, until))
         return claim
 
-    async def _attempt(self, task: Task, until: float) -> None:
-        try:
-            outcome = await self._outcome(task, until)
-        except asyncio.CancelledError:
-            outcome = NotMade("stopping: the attempt was cut short")
-        except Exception as error:
-            log.exception("attempt failed in our own code", table=self.queue.table, task_id=task.task_id)
+    def _ended(self, task: Task, until: float, attempt: asyncio.Task[Outcome]) -> None:
+        self._attempts.discard(attempt)
+        if attempt.cancelled():
+            outcome: Outcome = NotMade("stopping: the attempt was cut short")
+        elif error := attempt.exception():
+            log.error("attempt failed in our own code", **self._names(task), exc_info=error)
             outcome = NotYet(f"bug: {type(error).__name__} in our own code")
+        else:
+            outcome = attempt.result()
         self._finish(task, outcome, until)
 
-    async def _outcome(self, task: Task, until: float) -> Outcome:
+    async def _attempt(self, task: Task, until: float) -> Outcome:
         if task.attempt > self._rules.max_attempts:
             return self._work.exhausted(
                 task, f"lost: no report came back from the last of {self._rules.max_attempts} attempts"
@@ -134,10 +138,9 @@ class Poller:
     def _finish(self, task: Task, outcome: Outcome, until: float) -> None:
         if isinstance(outcome, NotYet) and task.attempt >= self._rules.max_attempts:
             outcome = self._work.exhausted(task, outcome.reason)
-        full = self._free_slots() <= 0
         self._finished.append((settle(task, outcome, self._rules), until))
         self.settling.ring()
-        if full:
+        if self._waits_for_room:
             self.claiming.ring()
 
     async def _settle_loop(self, loop: Loop) -> None:
@@ -156,7 +159,8 @@ class Poller:
                 raise
             finally:
                 self._settling_now = 0
-            if any(s.status in ACTIVE and s.delay < self._rules.poll_interval for s, _ in batch):
+            due_soon = any(s.status in ACTIVE and s.delay < self._rules.poll_interval for s, _ in batch)
+            if self._waits_for_room or due_soon:
                 self.claiming.ring()
 
     async def _settle(self, batch: list[tuple[Settlement, float]], loop: Loop) -> None:
@@ -179,7 +183,7 @@ class Poller:
                 if isinstance(error, (DataError, IntegrityError)):
                     return await self._fail_visibly(settlement, error)
                 if time.monotonic() + pause > until + SETTLE_MARGIN or loop.stopping:
-                    log.exception("settle given up, the row falls due again", **self._names(settlement))
+                    log.exception("settle given up, the row falls due again", **self._names(settlement.task))
                     return None
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, 1.0)
@@ -190,14 +194,14 @@ class Poller:
 
     async def _fail_visibly(self, settlement: Settlement, error: Exception) -> None:
         """The row's own effect cannot be applied: that is our bug. Fail the step, at the least the row, visibly."""
-        log.error("effect cannot be applied", exc_info=error, **self._names(settlement))
+        log.error("effect cannot be applied", exc_info=error, **self._names(settlement.task))
         reason = f"bug: its result cannot be applied: {error!r}"
         for outcome in (self._work.exhausted(settlement.task, reason), GivenUp(reason)):
             failed = settle(settlement.task, outcome, self._rules)
             try:
                 self._count([failed], await self.queue.settle([failed], self._work.apply))
             except Exception:
-                log.exception("failing the step failed as well", **self._names(settlement))
+                log.exception("failing the step failed as well", **self._names(settlement.task))
             else:
                 return
 
@@ -206,11 +210,10 @@ class Poller:
             if settlement.task.task_id in held:
                 metrics.task_settled(self.queue.table, settlement.label)
                 if settlement.label == "failed":
-                    log.error("task failed for good", **self._names(settlement), reason=settlement.last_error)
+                    log.error("task failed for good", **self._names(settlement.task), reason=settlement.last_error)
             else:
                 metrics.task_lease_lost(self.queue.table)
-                log.warning("lease lost, nothing of this attempt is kept", **self._names(settlement))
+                log.warning("lease lost, nothing of this attempt is kept", **self._names(settlement.task))
 
-    def _names(self, settlement: Settlement) -> dict[str, object]:
-        task = settlement.task
+    def _names(self, task: Task) -> dict[str, object]:
         return {"table": self.queue.table, "task_id": task.task_id, "order_id": task.order_id, "attempt": task.attempt}

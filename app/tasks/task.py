@@ -49,7 +49,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class NotYet:
-    """An attempt that counts and did not decide: an error, or "still pending"; `after` in seconds, if the system asked."""
+    """An attempt that counts and did not decide. `after`: seconds that the system asked us to wait."""
 
     reason: str
     after: float | None = None

@@ -14,7 +14,7 @@ import pytest
 
 from app.embedded import EmbeddedPostgres
 from app.occupied import hold, listen
-from tests.processes import run, started, wait_for
+from tests.commands import run, started, wait_for
 
 pytestmark = pytest.mark.slow
 

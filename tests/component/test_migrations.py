@@ -76,11 +76,11 @@ async def test_the_schema_comes_out_of_nothing_and_only_once(empty: Database) ->
 @pytest.mark.slow
 async def test_five_replicas_migrate_at_once(empty_dsn: str, empty: Database) -> None:
     """Of five processes that migrate one empty database at once all succeed, and one applies the revisions."""
-    environ = {**os.environ, "ORDERS_PG__DSN": empty_dsn, "PYTHONPATH": str(ROOT)}
+    environ = {**os.environ, "ORDERS_PG__DSN": empty_dsn}
     environ.pop("ORDERS_CONFIG", None)
     replicas = [
         await asyncio.create_subprocess_exec(
-            sys.executable, "-W", "error", "-c", MIGRATE, env=environ, stdout=asyncio.subprocess.PIPE
+            sys.executable, "-W", "error", "-c", MIGRATE, cwd=ROOT, env=environ, stdout=asyncio.subprocess.PIPE
         )
         for _ in range(5)
     ]

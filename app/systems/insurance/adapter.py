@@ -1,12 +1,12 @@
 from app.orders.order import Order
-from app.orders.ports import Confirmation
+from app.orders.ports import Confirmation, InsurancePort
 from app.systems.exchange import Exchange
 from app.systems.insurance.wire import Application, Applied, Status
 from app.systems.request import Request, path
 from app.systems.wire import wire_items
 
 
-class InsuranceAdapter:
+class InsuranceAdapter(InsurancePort):
     """The insurance as the journey's InsurancePort."""
 
     def __init__(self, exchange: Exchange) -> None:

@@ -6,7 +6,7 @@ from app.systems.request import Request, path
 from app.systems.wire import wire_items
 
 
-class OdnakassaAdapter:
+class OdnakassaAdapter(ports.BookingPort):
     """Odnakassa's bookings as the journey's BookingPort."""
 
     def __init__(self, exchange: Exchange) -> None:

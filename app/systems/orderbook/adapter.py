@@ -1,11 +1,12 @@
 from app.orders.order import Order
+from app.orders.ports import OrderBookPort
 from app.systems.exchange import Exchange
 from app.systems.orderbook.wire import Entry, Recorded
 from app.systems.request import Request, path
 from app.systems.wire import WireMoney, wire_items
 
 
-class OrderbookAdapter:
+class OrderbookAdapter(OrderBookPort):
     """The order book, an internal service, as the journey's OrderBookPort (WHERE-2)."""
 
     def __init__(self, exchange: Exchange) -> None:

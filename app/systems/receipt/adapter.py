@@ -6,7 +6,7 @@ from app.systems.request import Request, path
 from app.systems.wire import wire_items
 
 
-class ReceiptAdapter:
+class ReceiptAdapter(ports.ReceiptPort):
     """The fiscal receipts as the journey's ReceiptPort."""
 
     def __init__(self, exchange: Exchange) -> None:

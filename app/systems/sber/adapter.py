@@ -6,7 +6,7 @@ from app.systems.sber.wire import Payment, Registered, Status
 from app.systems.wire import WireMoney
 
 
-class SberAdapter:
+class SberAdapter(ports.PaymentPort):
     """Sber's payments as the journey's PaymentPort."""
 
     def __init__(self, exchange: Exchange) -> None:

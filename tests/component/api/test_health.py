@@ -61,7 +61,7 @@ async def test_a_stalled_poller_turns_readiness_red(service: Service) -> None:
 
 async def test_a_database_that_is_gone(service: Service, server_dsn: str, pg_dsn: str) -> None:
     """Without its database the service lives, is not ready, refuses orders with 503, and works on when it is back."""
-    name = pg_dsn.rsplit("/", 1)[1].split("?")[0]
+    name = pg_dsn.rsplit("/", 1)[1].split("?", maxsplit=1)[0]
     away = await asyncpg.connect(server_dsn)
     await away.execute(f"ALTER DATABASE {name} ALLOW_CONNECTIONS false")
     await away.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1", name)
@@ -85,7 +85,7 @@ async def test_metrics_name_every_system(service: Service) -> None:
     metrics = (await service.client.get("/metrics")).text
     for system in ("insurance", "sber", "receipt", "odnakassa", "orderbook"):
         assert f'circuit_breaker_state{{system="{system}"}} 0.0' in metrics
-        assert f"external_call_seconds_count{{operation=" in metrics
+        assert "external_call_seconds_count{operation=" in metrics
     assert 'tasks_settled_total{outcome="completed",task="order_confirmation_task"}' in metrics
     assert 'orders_total{status="COMPLETED"}' in metrics
     assert "order_confirmation_seconds_count" in metrics

@@ -86,7 +86,7 @@ async def test_bad_ends(service: Service, sandbox: Sandbox, system: str, outcome
 
 
 async def test_confirmed_within_moments(service: Service) -> None:
-    """The poller is woken by the commit, not by its interval: 20 orders in a row wait far less than one interval each."""
+    """The poller is woken by the commit, not by its interval: orders in a row wait far less than an interval each."""
     began = time.monotonic()
     for _ in range(20):
         order_id = await service.place()
@@ -247,7 +247,7 @@ async def test_cancelling_after_the_payment_was_registered(service: Service, san
 
 
 async def test_cancel_and_step_race(service: Service, sandbox: Sandbox) -> None:
-    """Whoever comes first wins: an order is either cancelled and never paid for, or goes on and the cancel is refused."""
+    """Whoever comes first wins: an order is cancelled and never paid for, or goes on and the cancel is refused."""
     await sandbox.set("insurance", mode="slow", latency_ms=20)
     orders = [await service.place() for _ in range(30)]
 

@@ -8,7 +8,7 @@ from app.orders.ports import InvalidAnswer, SystemUnavailable
 from app.systems.client import Client
 from app.systems.request import Request
 from tests.component.systems.hostile import response, say, serve
-from tests.component.systems.sections import section
+from tests.component.systems.sections import QUICK, section
 
 GET = Request("read", "GET", "/thing")
 PAST = datetime(2001, 1, 1, tzinfo=UTC)
@@ -69,7 +69,7 @@ async def test_the_public_authorities_are_trusted_by_default() -> None:
 async def test_a_plain_server_under_https_is_a_call_not_made() -> None:
     """A server that does not speak TLS is told apart from one that does not listen."""
     async with serve(say(response(b"{}"))) as peer:
-        client = Client("insurance", section(peer.url.replace("http:", "https:")), trusting(authority))
+        client = Client("insurance", section(peer.url.replace("http:", "https:"), **QUICK), trusting(authority))
         with pytest.raises(SystemUnavailable) as raised:
             await client.send(GET)
         await client.aclose()

@@ -23,7 +23,7 @@ TABLE = "order_confirmation_task"
 
 @dataclass(frozen=True)
 class Rules:
-    poll_interval: float = 0.2
+    poll_interval: float = 30.0
     batch: int = 50
     lease: float = 10.0
     max_attempts: int = 20
@@ -245,7 +245,7 @@ async def test_an_effect_that_cannot_be_applied_fails_only_its_row(database: Dat
 async def test_a_killed_loop_is_started_again(database: Database, where: str) -> None:
     """Killing a loop's task makes it not alive for a moment; it comes back by itself and works on."""
     work = Script(always(Done()))
-    async with polling(database, work) as poller:
+    async with polling(database, work, Rules(poll_interval=0.2)) as poller:
         loop = poller.claiming if where == "claim" else poller.settling
         for _ in range(3):
             await asyncio.sleep(0.05)

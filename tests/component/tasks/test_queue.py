@@ -195,7 +195,7 @@ async def test_a_failing_effect_rolls_the_settle_back(database: Database, queue:
 
 @pytest.mark.rule("RE-1")
 async def test_the_key_stays_until_the_system_ends_the_operation(database: Database, queue: TaskQueue) -> None:
-    """Attempts, failures and manual retries keep the Idempotency-Key; an operation that the system ended gets a new one."""
+    """Attempts, failures and retries keep the Idempotency-Key; an operation that the system ended gets a new one."""
     await fill(database, queue)
     first = await one(queue)
     await end(queue, first, GivenUp("attempts: none left"))
@@ -213,7 +213,7 @@ async def test_the_key_stays_until_the_system_ends_the_operation(database: Datab
 
 
 async def test_withdrawing_needs_an_untouched_task(database: Database, queue: TaskQueue) -> None:
-    """Unless told otherwise, a task is withdrawn only before its first attempt; the lease of a withdrawn one is void."""
+    """Unless told otherwise, a task is withdrawn only before its first attempt; the lease of such a task is void."""
     await fill(database, queue, 2)
     touched = await one(queue)
     async with database.engine.begin() as conn:
@@ -243,7 +243,8 @@ async def test_the_claim_reads_the_due_rows_through_their_index(database: Databa
         """WITH o AS (INSERT INTO orders (customer_id, items, status) SELECT 'c', '[]', 'ACCEPTED'
                      FROM generate_series(1, 20000) RETURNING id)
            INSERT INTO order_confirmation_task (order_id, status, next_attempt_at, payload)
-           SELECT id, CASE WHEN id % 2 = 0 THEN 'COMPLETED' ELSE 'PENDING' END, now() + interval '1 day', '{}' FROM o""",
+           SELECT id, CASE WHEN id % 2 = 0 THEN 'COMPLETED' ELSE 'PENDING' END, now() + interval '1 day', '{}'
+           FROM o""",
     )
     await run(database, "ANALYZE order_confirmation_task")
     plan = await run(

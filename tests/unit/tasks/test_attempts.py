@@ -25,7 +25,7 @@ def task(attempt: int = 3) -> Task:
 @given(attempt=st.integers(0, 2**31 - 1), announced=st.none() | st.floats(0, 1e308), jitter=st.floats(0, 1))
 @pytest.mark.rule("RE-2", "RE-X3")
 def test_any_attempt_waits_within_bounds(attempt: int, announced: float | None, jitter: float) -> None:
-    """Whatever the attempt and the announcement, the wait lies between the announced, or the exponential, and the cap."""
+    """Whatever the attempt and the announcement, the wait is at least the larger of both and at most the cap."""
     delay = backoff(attempt, cap=300, jitter=jitter, announced=announced)
     floor = max(min(2 ** min(attempt, 20), 300 / (1 + jitter)), min(announced or 0, 300))
     assert floor * (1 - 1e-12) <= delay <= 300

@@ -1,0 +1,136 @@
+"""The demo, as a newcomer sees it."""
+
+import asyncio
+import os
+import pty
+import re
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import asyncpg
+import httpx
+import pytest
+
+from app.embedded import EmbeddedPostgres
+from app.occupied import Occupied, listen
+from tests.commands import run, started, wait_for
+
+pytestmark = pytest.mark.slow
+
+NOWHERE = "postgresql://orders:secret@127.0.0.1:1/orders"
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Iterator[Path]:
+    """A directory for an embedded PostgreSQL, which is stopped whatever became of its users."""
+    yield tmp_path / "postgres"
+    if (tmp_path / "postgres").exists():
+        server = EmbeddedPostgres(tmp_path / "postgres")
+        server.start()
+        server.stop()
+
+
+@pytest.fixture
+def default_ports_taken() -> Iterator[None]:
+    """Somebody listens on the default ports, be it another process."""
+    with ExitStack() as stack:
+        for port in (8000, 8100):
+            with suppress(Occupied):
+                stack.enter_context(listen("127.0.0.1", port))
+        yield
+
+
+async def statuses(dsn: str) -> dict[int, str]:
+    """Each order's status, as the database has it."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        return dict(await connection.fetch("SELECT id, status FROM orders ORDER BY id"))
+    finally:
+        await connection.close()
+
+
+def kept_statuses(data_dir: Path) -> dict[int, str]:
+    server = EmbeddedPostgres(data_dir)
+    try:
+        return asyncio.run(statuses(server.start()))
+    finally:
+        server.stop()
+
+
+def test_once_brings_all_sample_orders_to_their_end(data_dir: Path) -> None:
+    """One command from nothing to six completed orders, in plain lines, away from a database that is configured."""
+    done = run("demo", "--once", ORDERS_PG__DATA_DIR=str(data_dir), ORDERS_PG__DSN=NOWHERE)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "All 6 orders are COMPLETED" in done.stdout
+    assert "\x1b" not in done.stdout
+    assert f"embedded PostgreSQL in {data_dir}" in done.stdout
+    told = re.findall(r"s  order 1  (\w+)", done.stdout)
+    assert (told[0], told[-1]) == ("ACCEPTED", "COMPLETED")
+    assert not (data_dir / "postmaster.pid").exists()
+    assert kept_statuses(data_dir) == dict.fromkeys(range(1, 7), "COMPLETED")
+
+
+async def test_a_database_of_ones_own(empty_dsn: str, tmp_path: Path) -> None:
+    """With --dsn the demo migrates that database and keeps its orders there."""
+    done = await asyncio.to_thread(
+        run, "demo", "--once", "--dsn", empty_dsn, ORDERS_PG__DATA_DIR=str(tmp_path / "postgres")
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert set((await statuses(empty_dsn)).values()) == {"COMPLETED"}
+    assert not (tmp_path / "postgres").exists()
+
+
+def test_an_unreachable_database_ends_the_demo(tmp_path: Path) -> None:
+    """A DSN that leads nowhere is refused in words, without its password."""
+    done = run("demo", "--once", "--dsn", NOWHERE, ORDERS_PG__DATA_DIR=str(tmp_path / "postgres"))
+    assert done.returncode == 3
+    assert "the database cannot be reached" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "secret" not in done.stdout + done.stderr
+
+
+def test_a_killed_demo_can_be_started_again(data_dir: Path, tmp_path: Path, default_ports_taken: None) -> None:
+    """After SIGKILL, on taken ports and on a terminal: a live table, a place to play, and a clean end at Ctrl-C."""
+    output, directory = tmp_path / "output", str(data_dir)
+    with started("demo", output=output, ORDERS_PG__DATA_DIR=directory) as killed:
+        wait_for(lambda: "ACCEPTED" in output.read_text(), killed, output)
+        killed.kill()
+    screen, terminal = pty.openpty()
+    seen = bytearray()
+    watching = threading.Thread(target=watch, args=(screen, seen))
+    watching.start()
+    with started(
+        "demo", output=output, stdout=terminal, TERM="xterm", COLUMNS="120", ORDERS_PG__DATA_DIR=directory
+    ) as demo:
+        os.close(terminal)
+        wait_for(lambda: b"Ctrl-C ends the demo" in seen, demo, output)
+        text = seen.decode()
+        assert "All 6 orders are COMPLETED" in text
+        assert [mark for mark in ("✓", "confirm", "\x1b[") if mark not in text] == []
+        assert {"8000", "8100"} <= set(re.findall(r"port (\d+) is taken", text))
+        sandbox, service = list(dict.fromkeys(re.findall(r"http://127\.0\.0\.1:\d+", text)))[:2]
+        assert httpx.get(f"{service}/health/ready").status_code == 200
+        assert httpx.get(f"{sandbox}/").status_code == 200
+        order = re.search(r"curl -i (\S+) .* -d '(.*)'", text)
+        assert order is not None
+        answer = httpx.post(order[1], content=order[2], headers={"Content-Type": "application/json"})
+        assert answer.status_code == 202
+        found = f"{service}{answer.headers['Location']}"
+        wait_for(lambda: httpx.get(found).json()["status"] == "COMPLETED", demo, output)
+        demo.send_signal(signal.SIGINT)
+        assert demo.wait(30) == 0
+    watching.join()
+    assert output.read_text() == ""
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(service)
+    assert not (data_dir / "postmaster.pid").exists()
+
+
+def watch(screen: int, seen: bytearray) -> None:
+    """Read what is written to the terminal until nobody writes to it any more."""
+    with suppress(OSError), open(screen, "rb", buffering=0) as file:
+        while chunk := file.read(65_536):
+            seen.extend(chunk)
