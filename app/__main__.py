@@ -3,11 +3,11 @@
 import signal
 import sys
 
-TERMINATED = 128 + signal.SIGTERM
-
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    try:
+        from app.cli import main  # takes a while: here, so that the signal is heard meanwhile
 
-    from app.cli import main  # the signal may come while this is being imported
-
-    main()
+        main()
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)

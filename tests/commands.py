@@ -14,7 +14,9 @@ PATIENCE = 120
 
 
 def environment(changes: dict[str, str]) -> dict[str, str]:
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("ORDERS_")}
+    """The environment of a user; many processes are started, so that compiled modules are kept."""
+    hidden = ("ORDERS_", "PYTHONDONTWRITEBYTECODE")
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
     return {**inherited, "PYTHONUNBUFFERED": "1", **changes}
 
 

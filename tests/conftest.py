@@ -49,17 +49,15 @@ def choose_server() -> tuple[str, Server]:
 
 def image_available() -> bool:
     """Whether a Docker engine answers and has the image, or can get it."""
-    with warnings.catch_warnings(action="ignore", category=ResourceWarning):
-        try:
-            with closing(docker.from_env(timeout=3)) as engine:
-                try:
-                    engine.images.get(IMAGE)
-                except docker.errors.ImageNotFound:
-                    engine.images.get_registry_data(IMAGE)
-        except (docker.errors.DockerException, OSError):
-            gc.collect()  # the socket that docker's client forgets when nobody answers
-            return False
-        return True
+    try:
+        with closing(docker.from_env(timeout=3)) as engine:
+            try:
+                engine.images.get(IMAGE)
+            except docker.errors.ImageNotFound:
+                engine.images.get_registry_data(IMAGE)
+    except (docker.errors.DockerException, OSError):
+        return False
+    return True
 
 
 @contextmanager
@@ -88,11 +86,21 @@ def wheel() -> Iterator[str]:
 def pytest_configure(config: pytest.Config) -> None:
     """Route our log lines to pytest; with several workers the controller opens the one server that all of them use."""
     route_structlog()
-    config.stash[CHOSEN] = choose_server()
+    with warnings.catch_warnings(action="ignore", category=ResourceWarning):
+        config.stash[CHOSEN] = choose_server()
+        gc.collect()  # docker's client forgets its socket when nobody answers
     config.stash[OPENED] = ExitStack()
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
         _, server = config.stash[CHOSEN]
         os.environ[DSN] = config.stash[OPENED].enter_context(server())
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Let `-m rules` select what proves a rule, and `-k ISO_1` what proves ISO-1."""
+    codes = [code for mark in item.iter_markers("rule") for code in mark.args]
+    if codes:
+        item.add_marker("rules")
+        item.extra_keyword_matches.update(code.replace("-", "_") for code in codes)
 
 
 def pytest_report_header(config: pytest.Config) -> str:

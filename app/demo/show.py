@@ -22,7 +22,7 @@ async def run_demo(console: Console, *, once: bool, dsn: str | None = None) -> b
 
     With `once` that is all, otherwise it goes on serving until a signal ends it. Raises as `open_stage` does.
     """
-    console.print("Starting a database, stand-ins for the five systems, and the service …")
+    _say(console, "Starting a database, stand-ins for the five systems, and the service ...")
     async with open_stage(dsn) as stage:
         _introduce(console, stage)
         showing = asyncio.create_task(_show(console, stage), name="show")

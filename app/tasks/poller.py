@@ -6,7 +6,7 @@ from functools import partial
 from typing import Protocol
 
 import structlog
-from sqlalchemy.exc import DataError, DBAPIError, IntegrityError
+from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.loop import Loop
@@ -179,7 +179,7 @@ class Poller:
             loop.beat()
             try:
                 self._count([settlement], await self.queue.settle([settlement], self._work.apply))
-            except (DBAPIError, OSError, TimeoutError) as error:
+            except (SQLAlchemyError, OSError, TimeoutError) as error:
                 if isinstance(error, (DataError, IntegrityError)):
                     return await self._fail_visibly(settlement, error)
                 if time.monotonic() + pause > until + SETTLE_MARGIN or loop.stopping:
