@@ -27,6 +27,7 @@ from app.main import create_app, create_server
 from app.observability.logs import configure_logs
 from app.occupied import Occupied, hold, listen, no_address
 from app.orders.intervene import NotFailed, retry_step, step_of
+from app.orders.invariants import INVARIANTS, Violation, violations
 from app.sandbox import server as sandbox_server
 from app.settings import ConfigError, Settings, load_settings
 from app.tasks.task import ACTIVE, TaskStatus
@@ -36,7 +37,8 @@ log = structlog.get_logger()
 
 T = TypeVar("T")
 
-NOTHING_CHANGED, CONFIG_REFUSED, CANNOT_RUN, TERMINATED = 1, 2, 3, 128 + signal.SIGTERM
+NOT_COMPLETED, CONFIG_REFUSED, CANNOT_RUN, TERMINATED = 1, 2, 3, 128 + signal.SIGTERM
+VIOLATED = 1
 PIPE_WIDTH = 200
 
 commands = typer.Typer(
@@ -98,13 +100,13 @@ def demo(
     terminal = sys.stdout.isatty()
     completed = _run(run_demo(Console(force_terminal=terminal), once=once, dsn=dsn))
     if once and not completed:
-        raise typer.Exit(NOTHING_CHANGED)
+        raise typer.Exit(NOT_COMPLETED)
 
 
 @commands.command("sandbox")
 def sandbox(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port to listen on, 0 for a free one.")] = 8100,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on, 0 for a free one.")] = 8100,
 ) -> None:
     """Play all five external systems, each under its name; PUT /{name}/_control changes how one behaves."""
     try:
@@ -133,6 +135,27 @@ def check_config() -> None:
     _show(table)
     typer.echo(f"pools: {row.total} <= pg.pool.max/2 = {settings.pg.pool.max}/2 = {row.limit:g}")
     typer.echo("the configuration is accepted")
+
+
+@commands.command("invariants")
+def check_invariants(as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False) -> None:
+    """Check what must hold in the data, also while the service runs: 0 when it does, else 1 and what does not.
+
+    Reads every order, task and event. A large database may need a larger pg.statement_timeout for this.
+    """
+    found = _run(_violations(_load()))
+    if as_json:
+        rows = [{"invariant": v.invariant.name, "orderId": v.order_id, "found": v.found} for v in found]
+        typer.echo(json.dumps(rows, ensure_ascii=False, indent=2))
+    elif found:
+        table = Table("invariant", "order", "found", "it would mean that")
+        for v in found:
+            table.add_row(v.invariant.name, str(v.order_id), escape(v.found), v.invariant.why)
+        _show(table)
+    else:
+        typer.echo(f"all {len(INVARIANTS)} invariants hold")
+    if found:
+        raise typer.Exit(VIOLATED)
 
 
 @commands.command("openapi")
@@ -180,11 +203,15 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
         loop, this = asyncio.get_running_loop(), asyncio.current_task()
         assert this is not None
         cancel = this.cancel
-        signal.signal(signal.SIGTERM, lambda *_: loop.call_soon_threadsafe(cancel) and None)
+        signal.signal(signal.SIGTERM, lambda *_: loop.call_soon_threadsafe(cancel))
         return await work
 
-    with asyncio.Runner(loop_factory=auto_loop_factory()) as runner:
-        return runner.run(stoppable())
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        with asyncio.Runner(loop_factory=auto_loop_factory()) as runner:
+            return runner.run(stoppable())
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 async def _serve(settings: Settings, role: Role, listener: socket.socket) -> None:
@@ -203,6 +230,11 @@ async def _migrate(settings: Settings) -> list[str]:
     async with open_database(settings.pg, application_name="orders-migrate") as database:
         await _require_answer(database)
         return await migrate(database)
+
+
+async def _violations(settings: Settings) -> list[Violation]:
+    async with _opened(settings) as wiring, wiring.database.engine.connect() as connection:
+        return await violations(connection, settings.tasks, settings.events)
 
 
 async def _list(settings: Settings, table: str | None, statuses: list[TaskStatus], limit: int) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ import asyncio
 import math
 import signal
 import socket
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import FrameType
@@ -13,7 +14,9 @@ import uvicorn
 from fastapi import FastAPI
 
 from app.api.application import create_api
-from app.settings import Settings
+from app.api.connection import Connection
+from app.observability import metrics
+from app.settings import Settings, ShutdownSettings
 from app.wiring import Role, open_wiring
 
 log = structlog.get_logger()
@@ -35,27 +38,50 @@ class Server(uvicorn.Server):
     """uvicorn, with the order of a shutdown made right.
 
     uvicorn runs the lifespan's end only after the open connections have drained, so pollers would go on claiming: here
-    they stop at the signal itself. Readiness is red for `lead` seconds before the listening socket closes.
+    they stop at the signal itself. Readiness is red for `lead` seconds before the listening socket closes, and all the
+    rest is over, or cut short, within the budgets that follow (SHUT-CFG).
     """
 
-    def __init__(self, config: uvicorn.Config, app: FastAPI, lead: float) -> None:
+    def __init__(self, config: uvicorn.Config, app: FastAPI, budgets: ShutdownSettings) -> None:
         super().__init__(config)
-        self.app, self._lead = app, lead
+        self.app, self._budgets = app, budgets
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._asked_at: float | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         await super().startup(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        wiring = getattr(self.app.state, "wiring", None)
-        if wiring is None or wiring.stopping or self._loop is None:
+        """Begin to stop; a second signal ends the lead, a third one ends the process without waiting for anybody."""
+        if self._loop is None or self._asked_at is not None:
             self.force_exit = self.should_exit
             self.should_exit = True
             return
-        log.info("stopping", signal=signal.Signals(sig).name)
-        self._loop.call_soon_threadsafe(wiring.quiesce)
-        self._loop.call_soon_threadsafe(self._loop.call_later, self._lead, self._exit)
+        self._asked_at = time.monotonic()
+        self._loop.call_soon_threadsafe(self._begin_to_stop, signal.Signals(sig).name)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Drain the requests, then run the lifespan's end: pollers first, pools last."""
+        began = self._asked_at or time.monotonic()
+        budgets = self._budgets
+        try:
+            async with asyncio.timeout(budgets.drain + budgets.poller + budgets.close):
+                await super().shutdown(sockets)
+        except TimeoutError:
+            log.error("the shutdown was cut short: it took longer than its budgets")  # noqa: TRY400
+        seconds = time.monotonic() - began
+        metrics.shutdown.labels("total").set(seconds)
+        log.info("stopped", seconds=round(seconds, 3))
+
+    def _begin_to_stop(self, signal_name: str) -> None:
+        log.info("stopping", signal=signal_name)
+        wiring = getattr(self.app.state, "wiring", None)
+        if wiring is None:  # still starting
+            self.should_exit = True
+            return
+        wiring.quiesce()
+        asyncio.get_running_loop().call_later(self._budgets.lead, self._exit)
 
     def _exit(self) -> None:
         self.should_exit = True
@@ -67,13 +93,14 @@ def create_server(settings: Settings, role: Role, host: str, port: int) -> Serve
         app,
         host=host,
         port=port,
+        http=Connection,
         log_config=None,
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=math.ceil(settings.shutdown.drain),
         timeout_keep_alive=settings.api.keep_alive,
     )
-    return Server(config, app, settings.shutdown.lead)
+    return Server(config, app, settings.shutdown)
 
 
 async def serve(settings: Settings, role: Role, host: str, port: int) -> None:

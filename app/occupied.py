@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO
 
 BACKLOG = 2048
-MAX_PORT = 65_535
+PORTS = 65_536
 
 
 class Occupied(Exception):
@@ -36,7 +36,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 def listen_nearby(host: str, port: int, tries: int = 50) -> socket.socket:
     """Take the first free port from `port` on. Raises Occupied when `tries` ports are taken."""
-    for candidate in range(port, min(port + tries, MAX_PORT)):
+    for candidate in range(port, min(port + tries, PORTS)):
         with suppress(Occupied):
             return listen(host, candidate)
     raise Occupied(f"no port from {port} on is free on {host}: stop what listens there")

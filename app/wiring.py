@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Any, Literal
 
 import structlog
@@ -13,9 +14,12 @@ from app.listener import Listener
 from app.loop import Loop
 from app.observability import metrics
 from app.observability.report import report
+from app.orders import idempotency
 from app.orders.journey import STEPS, Step, StepWork, journey
 from app.outbox import store
-from app.outbox.relay import LogSink, Relay
+from app.outbox.relay import Relay
+from app.outbox.sink import Sink, open_sink
+from app.retention import Retention, Sweep
 from app.settings import ConfigError, Settings, check_lease
 from app.systems.insurance.adapter import InsuranceAdapter
 from app.systems.odnakassa.adapter import OdnakassaAdapter
@@ -44,17 +48,20 @@ FIGURES_INTERVAL = 15.0
 class Wiring:
     """The running service: its parts by name, built once and closed in the reverse order."""
 
-    def __init__(self, settings: Settings, database: Database, systems: Mapping[str, ExternalSystem[Any]]) -> None:
+    def __init__(
+        self, settings: Settings, database: Database, systems: Mapping[str, ExternalSystem[Any]], sink: Sink
+    ) -> None:
         self.settings, self.database, self.systems = settings, database, systems
         self.steps = journey({name: system.adapter for name, system in systems.items()})
         self.queues = {step.table: TaskQueue(step.table, database.engine) for step in self.steps}
         self.step_queues = {step.begins: self.queues[step.table] for step in self.steps}
         stalled = settings.health.stalled_after
         self.pollers = {step.table: self._poller(step, stalled) for step in self.steps}
-        self.relay = Relay(database.engine, LogSink(), settings.events, stalled_after=stalled)
+        self.relay = Relay(database.engine, sink, settings.events, stalled_after=stalled)
         self.listener = Listener(
             database.connect_listener, {CHANNEL: self._heard, store.CHANNEL: self._heard_event}, self._ring_all
         )
+        self.retention = Retention(self._sweeps(), settings.retention, stalled_after=stalled)
         self.figures = Loop("figures", self._figures, stalled_after=stalled + FIGURES_INTERVAL)
         self.stopping = False
 
@@ -62,6 +69,17 @@ class Wiring:
         rules, client = self.settings.tasks[step.table], self.settings.client[step.system]
         work = StepWork(step, self.step_queues, jitter=rules.jitter)
         return Poller(self.queues[step.table], work, rules, slots=client.max_concurrent, stalled_after=stalled_after)
+
+    def _sweeps(self) -> dict[str, Sweep]:
+        """By table: what deletes its old rows."""
+        engine, settings = self.database.engine, self.settings
+        sweeps: dict[str, Sweep] = {
+            table: partial(queue.delete_completed, settings.tasks[table].retention)
+            for table, queue in self.queues.items()
+        }
+        sweeps["outbox_event"] = partial(store.delete_published, engine, settings.events.retention)
+        sweeps["idempotency_key"] = partial(idempotency.delete_old, engine, settings.api.idempotency_retention)
+        return sweeps
 
     @property
     def stalled(self) -> list[str]:
@@ -72,7 +90,7 @@ class Wiring:
     def start(self) -> None:
         for poller in self.pollers.values():
             poller.start()
-        for loop in (self.relay.loop, self.listener.loop, self.figures):
+        for loop in (self.relay.loop, self.listener.loop, self.retention.loop, self.figures):
             loop.start()
 
     def quiesce(self) -> None:
@@ -89,7 +107,8 @@ class Wiring:
         async with asyncio.TaskGroup() as group:
             for poller in self.pollers.values():
                 group.create_task(poller.drain(within))
-            for loop in (self.relay.loop, self.listener.loop, self.figures):
+            group.create_task(self.relay.drain(within))
+            for loop in (self.listener.loop, self.retention.loop, self.figures):
                 group.create_task(loop.stopped(within))
         metrics.shutdown.labels("pollers").set(time.monotonic() - began)
         log.info("pollers drained", seconds=round(time.monotonic() - began, 3))
@@ -111,9 +130,7 @@ class Wiring:
             loop.beat()
             for table, queue in self.queues.items():
                 metrics.task_backlog(table, *await queue.figures())
-            unsent, oldest = await store.figures(self.database.engine)
-            metrics.outbox_unsent.set(unsent)
-            metrics.outbox_oldest.set(oldest)
+            metrics.outbox_backlog(*await store.figures(self.database.engine))
             await loop.rest(FIGURES_INTERVAL)
 
 
@@ -144,7 +161,8 @@ async def open_wiring(settings: Settings, role: Role = "all") -> AsyncIterator[W
         }
         for system in systems.values():
             metrics.watch(system.policy)
-        wiring = Wiring(settings, database, systems)
+        sink = await stack.enter_async_context(open_sink(settings.events))
+        wiring = Wiring(settings, database, systems, sink)
         if role != "api":
             wiring.start()
             stack.push_async_callback(wiring.drain)

@@ -7,6 +7,9 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from app.embedded import EmbeddedPostgres
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMAND = (sys.executable, "-W", "error", "-m", "app")
@@ -63,3 +66,20 @@ def wait_for(what: Callable[[], bool], process: subprocess.Popen[str], output: P
         assert process.poll() is None, f"ended with {process.returncode}:\n{output.read_text()}"
         assert time.monotonic() < deadline, output.read_text()
         time.sleep(0.05)
+
+
+@contextmanager
+def new_data_dir() -> Iterator[Path]:
+    """A place for an embedded PostgreSQL, which is stopped in the end, whatever became of its users.
+
+    Not in pytest's directory: each start of pytest as root closes that to others, and PostgreSQL does not run as root.
+    """
+    with TemporaryDirectory(prefix="orders-test-") as directory:
+        data_dir = Path(directory) / "postgres"
+        try:
+            yield data_dir
+        finally:
+            if data_dir.exists():
+                server = EmbeddedPostgres(data_dir)
+                server.start()
+                server.stop()

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 import httpx
@@ -42,6 +43,13 @@ class Process:
         self.popen.kill()
         self.popen.wait()
 
+    def pause(self) -> None:
+        """Let it stand still, as a stalled machine does: its connections stay open and nothing in it turns."""
+        self.popen.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self.popen.send_signal(signal.SIGCONT)
+
     def terminate(self, within: float = 30) -> int:
         self.popen.send_signal(signal.SIGTERM)
         return self.popen.wait(within)
@@ -54,8 +62,9 @@ class Processes:
     dsn: str
     directory: Path
     environ: dict[str, str] = field(default_factory=dict)
+    module: str = "app"
     _stack: ExitStack = field(default_factory=ExitStack)
-    _count: int = 0
+    _numbers: Iterator[int] = field(default_factory=count)
 
     def environment(self) -> dict[str, str]:
         clean = {k: v for k, v in os.environ.items() if not k.startswith("ORDERS_")}
@@ -64,7 +73,7 @@ class Processes:
     def run(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""
         return subprocess.run(
-            [sys.executable, "-m", "app", *arguments],
+            [sys.executable, "-m", self.module, *arguments],
             env=self.environment(),
             cwd=self.directory,
             check=check,
@@ -75,11 +84,10 @@ class Processes:
 
     def start(self, *arguments: str, port: int, ready: str) -> Process:
         """Start a command that serves on `port`, and wait until `ready` answers with 200."""
-        self._count += 1
-        log = self.directory / f"{self._count}-{arguments[0]}.log"
+        log = self.directory / f"{next(self._numbers)}-{arguments[0]}.log"
         with log.open("wb") as output:
             popen = subprocess.Popen(
-                [sys.executable, "-m", "app", *arguments, "--host", "127.0.0.1", "--port", str(port)],
+                [sys.executable, "-m", self.module, *arguments, "--host", "127.0.0.1", "--port", str(port)],
                 env=self.environment(),
                 cwd=self.directory,
                 stdout=output,
@@ -105,8 +113,8 @@ class Processes:
         self.environ |= {f"ORDERS_CLIENT__{name.upper()}__BASE_URL": f"{sandbox.url}/{name}" for name in SYSTEMS}
         return sandbox
 
-    def serve(self, role: str = "all") -> Process:
-        return self.start("serve", "--role", role, port=free_port(), ready="/health/ready")
+    def serve(self, role: str = "all", port: int | None = None) -> Process:
+        return self.start("serve", "--role", role, port=port or free_port(), ready="/health/ready")
 
     def close(self) -> None:
         self._stack.close()

@@ -28,6 +28,11 @@ class Sandbox:
     url: str
     client: HttpxAiohttpClient
 
+    @property
+    def environ(self) -> dict[str, str]:
+        """The variables that lead a service here."""
+        return {f"ORDERS_CLIENT__{name.upper()}__BASE_URL": f"{self.url}/{name}" for name in SYSTEMS}
+
     async def set(self, system: str, **knobs: Any) -> None:
         (await self.client.put(f"/{system}/_control", json=knobs)).raise_for_status()
 

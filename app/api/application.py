@@ -9,7 +9,7 @@ from prometheus_fastapi_instrumentator import Instrumentator
 from pydantic.json_schema import models_json_schema
 
 from app import VERSION
-from app.api import health, orders, problems
+from app.api import docs, health, ops, orders, problems
 from app.api.admission import Admission
 from app.api.schemas import NewOrder
 from app.settings import Settings
@@ -29,11 +29,16 @@ def create_api(settings: Settings, lifespan: Lifespan, *, intake: bool) -> FastA
         version=VERSION,
         description="Takes orders in and brings each to its end, however slow or flaky the systems it needs are.",
         lifespan=lifespan,
+        openapi_url=docs.DOCUMENT if settings.api.docs else None,
+        docs_url=None,
+        redoc_url=None,
         generate_unique_id_function=lambda route: route.name,
         redirect_slashes=False,
     )
-    for part in (orders, health) if intake else (health,):
+    for part in (orders, ops, health) if intake else (ops, health):
         app.include_router(part.router)
+    if settings.api.docs:
+        docs.install(app)
     problems.install(app)
     app.add_middleware(Admission, limit=settings.api.max_concurrent_requests)
     Instrumentator(excluded_handlers=["/metrics", "/health"]).instrument(app)

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
+from starlette.requests import ClientDisconnect
 
 from app.api.problems import ProblemError, invalid
 from app.api.wired import Wired
@@ -15,7 +16,7 @@ Body = TypeVar("Body", bound=BaseModel)
 
 
 def json_body(model: type[Body]) -> Callable[[Request, Wired], Awaitable[Body]]:
-    """Make a dependency that gives the body as a `model`; raises 408, 413, 415 and 422 problems."""
+    """Make a dependency that gives the body as a `model`; raises 400, 408, 413, 415 and 422 problems."""
 
     async def read(request: Request, wiring: Wired) -> Body:
         media_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
@@ -28,6 +29,8 @@ def json_body(model: type[Body]) -> Callable[[Request, Wired], Awaitable[Body]]:
         except TimeoutError:
             detail = f"The body did not arrive within {limits.body_timeout:g} s."
             raise ProblemError(HTTPStatus.REQUEST_TIMEOUT, "request-timeout", detail) from None
+        except ClientDisconnect:
+            raise ProblemError(HTTPStatus.BAD_REQUEST, "cut-short", "The connection ended before the body.") from None
         try:
             return model.model_validate_json(content)
         except ValidationError as error:

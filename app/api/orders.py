@@ -6,15 +6,18 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Path, Response
 
+from app.api.auth import REFUSALS, OrderReader, OrderWriter
 from app.api.body import documented, json_body
+from app.api.idempotency import PARAMETER, IdempotencyKey, fingerprint, key_problem
 from app.api.problems import ProblemError, not_found
 from app.api.schemas import Int64, NewOrder, OrderView, Queued, order_view, step_view
 from app.api.wired import Wired
 from app.observability.traces import current_traceparent
-from app.orders.create import create_order
+from app.orders.create import KeyInFlight, KeyReused, Placement, create_order
+from app.orders.idempotency import Key
 from app.orders.intervene import NoSuchOrder, cancel_order
 from app.orders.order import WrongMove
-from app.orders.read import OrderWithSteps, read_order
+from app.orders.read import OrderWithSteps, exists, read_order
 from app.wiring import Wiring
 
 OrderId = Annotated[Int64, Path(description="The order's id")]
@@ -26,33 +29,55 @@ def problems(*statuses: HTTPStatus) -> dict[int | str, dict[str, Any]]:
     return {int(s): {"description": s.phrase, "content": content} for s in statuses}
 
 
-router = APIRouter(tags=["orders"], responses=problems(HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.SERVICE_UNAVAILABLE))
+router = APIRouter(
+    tags=["orders"], responses=problems(*REFUSALS, HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.SERVICE_UNAVAILABLE)
+)
 
 
 @router.post(
     "/orders",
     status_code=HTTPStatus.ACCEPTED,
     responses=problems(
-        HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNSUPPORTED_MEDIA_TYPE
+        HTTPStatus.BAD_REQUEST,
+        HTTPStatus.REQUEST_TIMEOUT,
+        HTTPStatus.CONFLICT,
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+        HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
     ),
-    openapi_extra=documented(NewOrder),
+    openapi_extra={**documented(NewOrder), "parameters": [PARAMETER]},
 )
 async def place_order(
-    order: Annotated[NewOrder, Depends(json_body(NewOrder))], wiring: Wired, response: Response
+    caller: OrderWriter,
+    key: IdempotencyKey,
+    order: Annotated[NewOrder, Depends(json_body(NewOrder))],
+    wiring: Wired,
+    response: Response,
 ) -> Queued:
-    """Save the order and queue its journey. The answer comes once both are safe; the journey goes on by itself."""
-    created = await create_order(
-        wiring.database.engine, wiring.step_queues, order.customer_id, order.to_domain(), current_traceparent()
-    )
+    """Save the order and queue its journey. The answer comes once both are safe; the journey goes on by itself.
+
+    With the same `Idempotency-Key` and body again, it gives the first answer again and `Idempotent-Replayed: true`.
+    """
+    if not caller.acts_for(order.customer_id):
+        detail = f"The key {caller.name} may not act for the customer {order.customer_id}."
+        raise ProblemError(HTTPStatus.FORBIDDEN, "forbidden", detail)
+    named = Key(caller.name, key, fingerprint(order)) if key else None
+    placement = Placement(order.customer_id, order.to_domain(), current_traceparent(), named)
+    try:
+        created = await create_order(wiring.database.engine, wiring.step_queues, placement)
+    except (KeyInFlight, KeyReused) as refusal:
+        raise key_problem(refusal) from None
+    if created.replayed:
+        response.headers["Idempotent-Replayed"] = "true"
     response.headers["Location"] = f"/orders/{created.order_id}"
     response.headers["Retry-After"] = str(math.ceil(wiring.settings.api.retry_after))
     return Queued(order_id=created.order_id, task_id=created.task_id)
 
 
 @router.get("/orders/{order_id}", responses=problems(HTTPStatus.NOT_FOUND))
-async def show_order(order_id: OrderId, wiring: Wired, response: Response) -> OrderView:
+async def show_order(caller: OrderReader, order_id: OrderId, wiring: Wired, response: Response) -> OrderView:
     """Show the order, its steps, and what the systems answered; `Retry-After` says when to look again."""
-    found = await read_order(wiring.database.engine, [step.table for step in wiring.steps], order_id)
+    tables = [step.table for step in wiring.steps]
+    found = await read_order(wiring.database.engine, tables, order_id, caller.customers)
     if found is None:
         raise not_found(f"order {order_id}")
     if not found.record.order.status.final:
@@ -61,8 +86,10 @@ async def show_order(order_id: OrderId, wiring: Wired, response: Response) -> Or
 
 
 @router.post("/orders/{order_id}/cancel", responses=problems(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT))
-async def cancel(order_id: OrderId, wiring: Wired) -> OrderView:
+async def cancel(caller: OrderWriter, order_id: OrderId, wiring: Wired) -> OrderView:
     """Cancel the order; possible until its payment is registered."""
+    if caller.customers is not None and not await exists(wiring.database.engine, order_id, caller.customers):
+        raise not_found(f"order {order_id}")
     try:
         await cancel_order(wiring.database.engine, wiring.queues, order_id)
     except NoSuchOrder:

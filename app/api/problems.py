@@ -1,5 +1,6 @@
 """Every error answer: application/problem+json (RFC 9457), with what went wrong and what to do."""
 
+import math
 from http import HTTPStatus
 from typing import Any
 
@@ -10,6 +11,8 @@ from pydantic import BaseModel, ConfigDict
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as NoConnection
 from starlette.exceptions import HTTPException
+
+from app.orders.ports import SystemUnavailable
 
 log = structlog.get_logger()
 
@@ -64,8 +67,9 @@ def not_found(what: str) -> ProblemError:
     return ProblemError(HTTPStatus.NOT_FOUND, "not-found", f"There is no {what}.")
 
 
-def unavailable(detail: str) -> ProblemError:
-    headers = {"Retry-After": "5"}
+def unavailable(detail: str, after: float = 5) -> ProblemError:
+    """A 503 that asks to come back in `after` seconds."""
+    headers = {"Retry-After": str(max(math.ceil(after), 1))}
     return ProblemError(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", detail, headers=headers)
 
 
@@ -76,6 +80,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _invalid)
     for kind in (DBAPIError, NoConnection, OSError):
         app.add_exception_handler(kind, _database)
+    app.add_exception_handler(SystemUnavailable, _system)
     app.add_exception_handler(Exception, _bug)
 
 
@@ -119,6 +124,12 @@ async def _database(request: Request, error: Exception) -> Response:
         return await _bug(request, error)
     log.error("request failed for want of the database", path=request.url.path, error=repr(error))
     return answer(unavailable("The database cannot be reached; nothing was saved by this request as far as we know."))
+
+
+async def _system(_request: Request, error: Exception) -> Response:
+    """For an operation that needs a system's answer at once; those of today leave that to their tasks (CB-6)."""
+    assert isinstance(error, SystemUnavailable)
+    return answer(unavailable(f"{error.system} cannot be asked now.", error.retry_after or 5))
 
 
 async def _bug(request: Request, error: Exception) -> Response:

@@ -1,5 +1,6 @@
 """The JSON of the API: what comes in, and what goes out."""
 
+from dataclasses import asdict
 from datetime import datetime
 from decimal import Decimal
 from typing import Annotated, Literal, Self
@@ -10,7 +11,11 @@ from pydantic.alias_generators import to_camel
 from app.orders.money import Money
 from app.orders.order import Item, Order
 from app.orders.repository import OrderRecord
+from app.resilience.events import BreakerState
+from app.systems.health import Condition
+from app.systems.system import SystemSnapshot
 from app.tasks.queue import TaskView
+from app.tasks.task import TaskStatus
 
 _AMOUNT = r"^(0\.(0[1-9]|[1-9][0-9]?)|[1-9][0-9]{0,11}(\.[0-9]{1,2})?)$"
 _PRINTABLE = r"^[^\x00-\x1f\x7f]+$"
@@ -90,7 +95,7 @@ class StepView(_Wire):
 
 
 class OrderView(_Wire):
-    """An order, how far it has come, and what the systems answered."""
+    """An order, how far it has come, and what the systems answered. Steps completed long ago are no longer listed."""
 
     order_id: int
     customer_id: str
@@ -139,3 +144,99 @@ def step_view(view: TaskView, system: str) -> StepView:
         next_attempt_at=view.next_attempt_at if view.open else None,
         updated_at=view.updated_at,
     )
+
+
+class BreakerView(_Wire):
+    """`window`: samples it holds at most; the rates, while it is open, are those that opened it."""
+
+    state: BreakerState
+    isolated: bool
+    window: int
+    samples: int
+    failure_rate: float
+    slow_rate: float
+    permits_in_use: int
+    seconds_to_half_open: float | None
+
+
+class BulkheadView(_Wire):
+    capacity: int
+    in_use: int
+    waiting: int
+
+
+class PoolView(_Wire):
+    size: int
+    in_use: int
+
+
+class ConditionView(_Wire):
+    """What the last health probe found, `age` seconds ago."""
+
+    up: bool
+    reason: str | None
+    age: float
+
+
+class SystemView(_Wire):
+    """An external system as one replica sees it: breaker, bulkhead and pool are each process's own."""
+
+    system: str
+    replica: str
+    breaker: BreakerView
+    bulkhead: BulkheadView
+    pool: PoolView
+    health: ConditionView | None
+
+
+class SystemsView(_Wire):
+    systems: dict[str, SystemView]
+
+
+class TaskRow(_Wire):
+    """A task as operators see it; `due_in` in seconds, 0 when due or under way."""
+
+    task: str
+    task_id: int
+    order_id: int
+    status: TaskStatus
+    attempts: int
+    last_error: str | None
+    next_attempt_at: datetime
+    due_in: float
+    created_at: datetime
+    updated_at: datetime
+
+
+class TaskPage(_Wire):
+    tasks: list[TaskRow]
+
+
+def system_view(snapshot: SystemSnapshot, *, connections: int, replica: str) -> SystemView:
+    policy, condition = snapshot.policy, snapshot.condition
+    return SystemView(
+        system=policy.system,
+        replica=replica,
+        breaker=BreakerView(
+            state=policy.state,
+            isolated=policy.isolated,
+            window=policy.window,
+            samples=policy.samples,
+            failure_rate=round(policy.failure_rate, 3),
+            slow_rate=round(policy.slow_rate, 3),
+            permits_in_use=policy.permits_in_use,
+            seconds_to_half_open=policy.seconds_to_half_open,
+        ),
+        bulkhead=BulkheadView(capacity=policy.capacity, in_use=policy.in_use, waiting=policy.waiting),
+        pool=PoolView(size=connections, in_use=snapshot.connections_in_use),
+        health=None if condition is None else _condition_view(condition),
+    )
+
+
+def _condition_view(condition: Condition) -> ConditionView:
+    return ConditionView(up=condition.up, reason=condition.reason, age=round(condition.age, 1))
+
+
+def task_row(order_id: int, task: TaskView) -> TaskRow:
+    values = asdict(task)
+    return TaskRow(task=values.pop("name"), order_id=order_id, **values)

@@ -7,10 +7,15 @@ from fastapi import Depends, Request
 from app.wiring import Wiring
 
 
-def _wiring(request: Request) -> Wiring:
+def wiring_of(request: Request) -> Wiring:
     wiring = request.app.state.wiring
     assert isinstance(wiring, Wiring)
     return wiring
+
+
+async def _wiring(request: Request) -> Wiring:
+    """Async, so that FastAPI calls it here and not in a thread."""
+    return wiring_of(request)
 
 
 Wired = Annotated[Wiring, Depends(_wiring)]

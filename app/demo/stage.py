@@ -18,6 +18,7 @@ from app.observability.logs import configure_logs
 from app.occupied import hold, listen_nearby
 from app.sandbox.server import running_sandbox
 from app.settings import Settings, load_settings
+from app.wiring import check_wiring
 
 HOST, SANDBOX_PORT = "127.0.0.1", 8100
 
@@ -49,9 +50,10 @@ async def open_stage(dsn: str | None) -> AsyncIterator[Stage]:
     async with AsyncExitStack() as stack:
         sandbox = await stack.enter_async_context(_sandbox())
         settings = load_settings({**os.environ, **_overrides(sandbox, dsn)})
-        log = _log_to_file(settings)
+        check_wiring(settings)
         if settings.pg.dsn is None:
             stack.enter_context(hold(settings.pg.data_dir, alone=True))
+        log = _log_to_file(settings)
         database = await stack.enter_async_context(open_database(settings.pg, application_name="orders-demo"))
         if (unreachable := await database.ping()) is not None:
             raise DemoFailed(f"the database cannot be reached: {unreachable}")
@@ -59,7 +61,7 @@ async def open_stage(dsn: str | None) -> AsyncIterator[Stage]:
         listener = stack.enter_context(listen_nearby(HOST, settings.api.port))
         port = listener.getsockname()[1]
         server = create_server(settings, "all", HOST, port)
-        serving = asyncio.create_task(_serve(server, [listener]), name="service")
+        serving = asyncio.create_task(_serve(server, listener, log), name="service")
         stack.push_async_callback(_stop, server, serving)
         url = f"http://{HOST}:{port}"
         taken = [
@@ -106,11 +108,11 @@ def _log_to_file(settings: Settings) -> Path:
     return path
 
 
-async def _serve(server: Server, sockets: list[socket.socket]) -> None:
+async def _serve(server: Server, listener: socket.socket, log: Path) -> None:
     try:
-        await server.serve(sockets)
+        await server.serve([listener])
     except SystemExit:
-        raise DemoFailed("the service could not start") from None
+        raise DemoFailed(f"the service could not start, {log} tells why") from None
 
 
 async def _stop(server: Server, serving: asyncio.Task[None]) -> None:

@@ -31,6 +31,8 @@ order_confirmation = Histogram(
 )
 outbox_unsent = Gauge("outbox_unsent", "Events not yet published, counted up to 10,000")
 outbox_oldest = Gauge("outbox_oldest_seconds", "Age of the oldest event not yet published")
+outbox_parked = Gauge("outbox_parked", "Events that could not be published and wait for a person")
+rows_deleted = Counter("rows_deleted", "Finished rows deleted after their retention", ["table"])
 shutdown = Gauge("shutdown_seconds", "How long the last phase of a shutdown took", ["phase"])
 
 
@@ -55,6 +57,13 @@ def task_backlog(task: str, due: int, oldest: float) -> None:
     """`oldest` in seconds."""
     task_due.labels(task).set(due)
     task_oldest_due.labels(task).set(oldest)
+
+
+def outbox_backlog(unsent: int, oldest: float, parked: int) -> None:
+    """`oldest` in seconds."""
+    outbox_unsent.set(unsent)
+    outbox_oldest.set(oldest)
+    outbox_parked.set(parked)
 
 
 def order_entered(status: str) -> None:

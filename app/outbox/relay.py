@@ -1,5 +1,6 @@
 """The relay: publishes stored events, at least once, each order's in their sequence."""
 
+import asyncio
 import time
 from collections.abc import Sequence
 from typing import Protocol
@@ -9,18 +10,16 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.loop import Loop
 from app.outbox import store
+from app.outbox.sink import Sink
 from app.outbox.store import Delivery, StoredEvent
+from app.resilience import Broken, BulkheadFull, CircuitOpen, Fault, Refused
 from app.tasks.backoff import backoff
 from app.tasks.settlement import printable
 
 log = structlog.get_logger()
 
-
-class Sink(Protocol):
-    """Where events go. Publishing one twice must be harmless to whoever reads: the event's id stays the same."""
-
-    async def publish(self, event: StoredEvent) -> None:
-        """Raises when the event could not be handed over."""
+SETTLE_MARGIN = 1.0
+"""Seconds of the lease that are kept for settling."""
 
 
 class Rules(Protocol):
@@ -31,6 +30,10 @@ class Rules(Protocol):
     @property
     def batch(self) -> int: ...
     @property
+    def concurrency(self) -> int: ...
+    @property
+    def publish_timeout(self) -> float: ...
+    @property
     def lease(self) -> float: ...
     @property
     def max_attempts(self) -> int: ...
@@ -40,50 +43,115 @@ class Rules(Protocol):
     def jitter(self) -> float: ...
 
 
-class LogSink:
-    """Writes each event into the log: the default, until there is somewhere else to send them."""
-
-    async def publish(self, event: StoredEvent) -> None:
-        log.info("event", type=event.type, event_id=event.event_id, order_id=event.order_id, sequence=event.sequence)
-
-
 class Relay:
-    """Publishes what the outbox holds. An event that fails too often is parked, and the order's later ones go on."""
+    """Publishes what the outbox holds, a batch at a time: one claim, publishing side by side, one settle.
+
+    A batch holds at most one event of an order, its eldest unpublished one, so that nothing overtakes anything. An
+    event that cannot be published is parked, and its order's later ones go on.
+    """
 
     def __init__(self, engine: AsyncEngine, sink: Sink, rules: Rules, *, stalled_after: float) -> None:
         self._engine, self._sink, self._rules = engine, sink, rules
-        self.loop = Loop("outbox relay", self._relay, stalled_after=stalled_after)
+        self.loop = Loop("outbox relay", self._relay, stalled_after=stalled_after + rules.publish_timeout)
+        self._lanes: set[asyncio.Task[None]] = set()
+        self._held_until = 0.0
+
+    async def drain(self, within: float) -> None:
+        """Let what is on its way arrive; what still is after `within` seconds is cut and given back."""
+        self.loop.stop()
+        if self._lanes:
+            _, late = await asyncio.wait(self._lanes, timeout=within)
+            for lane in late:
+                lane.cancel()
+        await self.loop.stopped(SETTLE_MARGIN)
 
     async def _relay(self, loop: Loop) -> None:
         while not loop.stopping:
             loop.beat()
             loop.listen()
-            until = time.monotonic() + self._rules.lease / 2
-            events = await store.claim(self._engine, batch=self._rules.batch, lease=self._rules.lease)
-            if events:
-                await store.settle(self._engine, await self._publish(events, until, loop))
+            if (held := self._held_until - time.monotonic()) > 0:
+                await loop.rest(min(held, self._rules.poll_interval))
+                continue
+            until = time.monotonic() + self._rules.lease - SETTLE_MARGIN
+            claim = await store.claim(self._engine, batch=self._rules.batch, lease=self._rules.lease)
+            if claim.events:
+                await self._settle(await self._publish(claim.events, until))
             else:
-                await loop.rest(self._rules.poll_interval)
+                poll = self._rules.poll_interval
+                await loop.rest(poll if claim.next_due is None else min(poll, claim.next_due))
 
-    async def _publish(self, events: Sequence[StoredEvent], until: float, loop: Loop) -> list[Delivery]:
-        """Publish one after the other; what the first half of the lease does not suffice for is given back."""
-        deliveries = []
-        for event in events:
-            loop.beat()
-            if loop.stopping or time.monotonic() > until:
-                deliveries.append(Delivery(event, "PENDING", last_error=None))
-            else:
-                deliveries.append(await self._deliver(event))
-        return deliveries
+    async def _publish(self, events: Sequence[StoredEvent], until: float) -> list[Delivery]:
+        """Publish in as many lanes as the rules allow; an event that comes to no end there is given back."""
+        waiting, deliveries = iter(events), {event.event_id: store.given_back(event) for event in events}
+
+        async def lane() -> None:
+            while self._may_begin(until) and (event := next(waiting, None)) is not None:
+                self.loop.beat()
+                deliveries[event.event_id] = await self._deliver(event)
+
+        self._lanes = {asyncio.create_task(lane()) for _ in range(min(self._rules.concurrency, len(events)))}
+        try:
+            await asyncio.wait(self._lanes)
+        finally:
+            for task in self._lanes:
+                task.cancel()
+        return list(deliveries.values())
+
+    def _may_begin(self, until: float) -> bool:
+        """Whether there is nothing against another event: it has to be over before the lease is."""
+        now = time.monotonic()
+        return not self.loop.stopping and now >= self._held_until and now + self._rules.publish_timeout <= until
 
     async def _deliver(self, event: StoredEvent) -> Delivery:
+        if event.attempts > self._rules.max_attempts:
+            lost = f"lost: no report came back from the last of {self._rules.max_attempts} attempts"
+            return Delivery(event, "PARKED", event.attempts - 1, last_error=lost)
         try:
-            await self._sink.publish(event)
-        except Exception as error:
-            reason = printable(f"{type(error).__name__}: {error}")
-            if event.attempts >= self._rules.max_attempts:
-                log.exception("event parked", event_id=event.event_id, order_id=event.order_id, reason=reason)
-                return Delivery(event, "PARKED", last_error=reason)
-            delay = backoff(event.attempts, cap=self._rules.backoff_cap, jitter=self._rules.jitter)
-            return Delivery(event, "PENDING", delay, reason)
-        return Delivery(event, "PUBLISHED")
+            async with asyncio.timeout(self._rules.publish_timeout):
+                await self._sink.publish(event)
+        except (CircuitOpen, BulkheadFull) as refusal:
+            self._held_until = time.monotonic() + (refusal.retry_after or 1.0)
+            return store.given_back(event)
+        except Exception as error:  # noqa: BLE001 - whatever it was, it is the event's own failure
+            return self._failed(event, error)
+        return Delivery(event, "PUBLISHED", event.attempts)
+
+    def _failed(self, event: StoredEvent, error: Exception) -> Delivery:
+        reason = _why(error, self._rules.publish_timeout)
+        if isinstance(error, (Refused, Broken)) or event.attempts >= self._rules.max_attempts:
+            return Delivery(event, "PARKED", event.attempts, last_error=reason)
+        announced = error.retry_after if isinstance(error, Fault) else None
+        delay = backoff(event.attempts, cap=self._rules.backoff_cap, jitter=self._rules.jitter, announced=announced)
+        bug = None if isinstance(error, (Fault, TimeoutError)) else error
+        log.warning("event not published", **_names(event), reason=reason, retry_in=round(delay, 1), exc_info=bug)
+        return Delivery(event, "PENDING", event.attempts, delay, reason)
+
+    async def _settle(self, deliveries: Sequence[Delivery]) -> None:
+        held = await store.settle(self._engine, deliveries)
+        for delivery in deliveries:
+            if delivery.event.event_id not in held:
+                log.warning("lease lost, the event is published again", **_names(delivery.event))
+            elif delivery.status == "PARKED":
+                log.error("event parked", **_names(delivery.event), reason=delivery.last_error)
+
+
+def _why(error: Exception, timeout: float) -> str:
+    """A reason for people; its first word, up to the colon, is for machines."""
+    match error:
+        case Fault():
+            reason = f"{error.kind}: {error}"
+        case TimeoutError():
+            reason = f"timeout: not published within {timeout:g} s"
+        case _:
+            reason = f"bug: {type(error).__name__}: {error}"
+    return printable(reason)
+
+
+def _names(event: StoredEvent) -> dict[str, object]:
+    return {
+        "type": event.type,
+        "event_id": event.event_id,
+        "order_id": event.order_id,
+        "sequence": event.sequence,
+        "attempt": event.attempts,
+    }

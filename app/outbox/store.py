@@ -1,11 +1,14 @@
 """The outbox table: events are written in the transaction that makes them true, and published from here."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal, NamedTuple
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from app.retention import LOCK
 
 CHANNEL = "outbox"
 
@@ -17,31 +20,53 @@ WITH new AS (
   RETURNING 1)
 SELECT pg_notify(:channel, '') FROM new""")
 
-# An order's events go out in their sequence: one that has an unpublished elder waits for it.
+# An order's events go out in their sequence: one that has an elder still to be published waits for it. The elders'
+# status is asked for in a way that no partial index answers: such an index knows nothing of orders, and while the
+# planner believes it to be empty it would be read from end to end for each row.
 _CLAIM = text("""
-UPDATE outbox_event SET next_attempt_at = now() + make_interval(secs => :lease), attempts = attempts + 1,
-       lease_token = lease_token + 1
-WHERE event_id = ANY (ARRAY(
-  SELECT event_id FROM outbox_event AS e
-  WHERE status = 'PENDING' AND next_attempt_at <= now() AND NOT EXISTS (
-    SELECT FROM outbox_event AS elder
-    WHERE elder.order_id = e.order_id AND elder.sequence < e.sequence AND elder.status = 'PENDING')
-  ORDER BY position LIMIT :batch FOR UPDATE SKIP LOCKED))
-RETURNING event_id, position, order_id, sequence, type, data, occurred_at, traceparent, attempts, lease_token""")
+WITH claimed AS (
+  UPDATE outbox_event SET next_attempt_at = now() + make_interval(secs => :lease), attempts = attempts + 1,
+         lease_token = lease_token + 1
+  WHERE event_id = ANY (ARRAY(
+    SELECT event_id FROM outbox_event AS e
+    WHERE status = 'PENDING' AND next_attempt_at <= now() AND NOT EXISTS (
+      SELECT FROM outbox_event AS elder
+      WHERE elder.order_id = e.order_id AND elder.sequence < e.sequence AND elder.status NOT IN ('PUBLISHED', 'PARKED'))
+    ORDER BY next_attempt_at LIMIT :batch FOR UPDATE SKIP LOCKED))
+  RETURNING event_id, position, order_id, sequence, type, data, occurred_at, traceparent, attempts, lease_token)
+SELECT claimed.*, extract(epoch FROM (
+    SELECT min(next_attempt_at) FROM outbox_event WHERE status = 'PENDING' AND next_attempt_at > now()
+  ) - now())::float8 AS next_due
+FROM (SELECT) AS once LEFT JOIN claimed ON true""")
 
 _SETTLE = text("""
-UPDATE outbox_event AS e SET status = s.status, last_error = s.last_error, lease_token = e.lease_token + 1,
-       next_attempt_at = now() + make_interval(secs => s.delay),
+UPDATE outbox_event AS e SET status = s.status, attempts = s.attempts, lease_token = e.lease_token + 1,
+       next_attempt_at = now() + make_interval(secs => s.delay), last_error = coalesce(s.last_error, e.last_error),
        published_at = CASE WHEN s.status = 'PUBLISHED' THEN now() END
 FROM unnest(CAST(:event_ids AS uuid[]), CAST(:tokens AS bigint[]), CAST(:statuses AS text[]),
-            CAST(:delays AS float8[]), CAST(:last_errors AS text[]))
-     AS s (event_id, lease_token, status, delay, last_error)
+            CAST(:attempts AS int[]), CAST(:delays AS float8[]), CAST(:last_errors AS text[]))
+     AS s (event_id, lease_token, status, attempts, delay, last_error)
 WHERE e.event_id = s.event_id AND e.lease_token = s.lease_token AND e.status = 'PENDING'
 RETURNING e.event_id""")
 
 _FIGURES = text("""
-SELECT count(*) AS unsent, coalesce(extract(epoch FROM now() - min(occurred_at)), 0)::float8 AS oldest
+SELECT count(*) AS unsent, coalesce(extract(epoch FROM now() - min(occurred_at)), 0)::float8 AS oldest,
+       (SELECT count(*) FROM (SELECT FROM outbox_event WHERE status = 'PARKED' LIMIT :most) AS aside) AS parked
 FROM (SELECT occurred_at FROM outbox_event WHERE status = 'PENDING' ORDER BY position LIMIT :most) AS waiting""")
+
+# As the tasks are deleted: along an index that is there anyway, up to where the events are too young.
+_DELETE = text("""
+WITH passed AS (
+  SELECT position, occurred_at FROM outbox_event
+  WHERE (SELECT pg_try_advisory_xact_lock(:lock)) AND position > :after ORDER BY position LIMIT :batch),
+deleted AS (
+  DELETE FROM outbox_event WHERE position = ANY (ARRAY(
+    SELECT position FROM outbox_event WHERE position = ANY (ARRAY(SELECT position FROM passed))
+      AND status = 'PUBLISHED' AND published_at < now() - make_interval(secs => :older_than) FOR UPDATE SKIP LOCKED))
+  RETURNING 1)
+SELECT (SELECT count(*) FROM deleted) AS deleted,
+       CASE WHEN max(occurred_at) < now() - make_interval(secs => :older_than) THEN max(position) END AS after
+FROM passed""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +97,35 @@ class StoredEvent:
 
 
 @dataclass(frozen=True, slots=True)
+class Claim:
+    """The events taken, and the seconds until the next one falls due (None: none is waiting)."""
+
+    events: list[StoredEvent]
+    next_due: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class Delivery:
     """What became of publishing an event: PUBLISHED, PENDING again after `delay` seconds, or PARKED for a person."""
 
     event: StoredEvent
-    status: str
+    status: Literal["PUBLISHED", "PENDING", "PARKED"]
+    attempts: int
     delay: float = 0.0
     last_error: str | None = None
+
+
+class Figures(NamedTuple):
+    """Events to be published, the age of the oldest in seconds, and events that wait for a person."""
+
+    unsent: int
+    oldest: float
+    parked: int
+
+
+def given_back(event: StoredEvent) -> Delivery:
+    """The event was not tried: it is due at once, with its attempts as they were."""
+    return Delivery(event, "PENDING", event.attempts - 1)
 
 
 async def add(conn: AsyncConnection, events: Sequence[NewEvent]) -> None:
@@ -95,30 +142,46 @@ async def add(conn: AsyncConnection, events: Sequence[NewEvent]) -> None:
     )
 
 
-async def claim(engine: AsyncEngine, *, batch: int, lease: float) -> list[StoredEvent]:
-    """Lease up to `batch` publishable events for `lease` seconds, oldest first."""
+async def claim(engine: AsyncEngine, *, batch: int, lease: float) -> Claim:
+    """Lease up to `batch` due events for `lease` seconds, at most one of each order: the eldest to be published."""
     async with engine.begin() as conn:
         rows = (await conn.execute(_CLAIM, {"batch": batch, "lease": lease})).all()
-    return sorted((StoredEvent(str(r[0]), *r[1:]) for r in rows), key=lambda e: e.position)
+    events = [StoredEvent(str(r[0]), *r[1:10]) for r in rows if r[0] is not None]
+    return Claim(sorted(events, key=lambda e: e.position), rows[0].next_due)
 
 
-async def settle(engine: AsyncEngine, deliveries: Sequence[Delivery]) -> None:
-    """Keep what became of a batch; deliveries whose lease is gone change nothing."""
+async def settle(engine: AsyncEngine, deliveries: Sequence[Delivery]) -> set[str]:
+    """Keep what became of a batch; deliveries whose lease is gone change nothing. Returns the ids of the others."""
     async with engine.begin() as conn:
-        await conn.execute(
+        held = await conn.scalars(
             _SETTLE,
             {
                 "event_ids": [d.event.event_id for d in deliveries],
                 "tokens": [d.event.lease_token for d in deliveries],
                 "statuses": [d.status for d in deliveries],
+                "attempts": [d.attempts for d in deliveries],
                 "delays": [d.delay for d in deliveries],
                 "last_errors": [d.last_error for d in deliveries],
             },
         )
+        return {str(event_id) for event_id in held}
 
 
-async def figures(engine: AsyncEngine, most: int = 10_000) -> tuple[int, float]:
-    """Events not yet published (counted up to `most`) and the age of the oldest, in seconds."""
+async def figures(engine: AsyncEngine, most: int = 10_000) -> Figures:
+    """How the outbox stands; each count ends at `most`."""
     async with engine.connect() as conn:
         row = (await conn.execute(_FIGURES, {"most": most})).one()
-    return int(row.unsent), float(row.oldest)
+    return Figures(int(row.unsent), float(row.oldest), int(row.parked))
+
+
+async def delete_published(engine: AsyncEngine, older_than: float, batch: int) -> AsyncGenerator[int, None]:
+    """Delete events that were published more than `older_than` seconds ago; parked ones stay, a person decides.
+
+    Each transaction looks at `batch` rows; yields how many each has deleted.
+    """
+    after: int | None = 0
+    while after is not None:
+        values = {"lock": LOCK, "after": after, "batch": batch, "older_than": older_than}
+        async with engine.begin() as conn:
+            deleted, after = (await conn.execute(_DELETE, values)).one()
+        yield deleted

@@ -2,9 +2,11 @@
 
 from app.settings.api import ApiKey, ApiSettings, AuthSettings, Scope
 from app.settings.client import ClientSettings, ProbeSettings
+from app.settings.events import EventSettings, WebhookSettings
 from app.settings.load import ConfigError, load_settings
-from app.settings.operations import EventSettings, HealthSettings, LogSettings, ShutdownSettings
+from app.settings.operations import HealthSettings, LogSettings, ShutdownSettings
 from app.settings.pg import PgSettings, PoolSettings
+from app.settings.retention import RetentionSettings
 from app.settings.settings import Settings, SizingRow
 from app.settings.tasks import TaskSettings, check_lease
 
@@ -20,11 +22,13 @@ __all__ = [
     "PgSettings",
     "PoolSettings",
     "ProbeSettings",
+    "RetentionSettings",
     "Scope",
     "Settings",
     "ShutdownSettings",
     "SizingRow",
     "TaskSettings",
+    "WebhookSettings",
     "check_lease",
     "load_settings",
 ]

@@ -1,10 +1,11 @@
 """The HTTP API's sections: where it listens, what it accepts, and from whom."""
 
+import re
 from collections.abc import Iterator
 from ipaddress import ip_address
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, SecretStr
 
 from app.settings.section import Bytes, Count, Seconds, Section
 
@@ -12,7 +13,10 @@ Scope = Literal["orders:write", "orders:read", "ops"]
 
 
 class ApiSettings(Section):
-    """`retry_after`: seconds the 202 asks a client to wait; beyond `max_concurrent_requests` the answer is 503."""
+    """`retry_after`: seconds the 202 asks a client to wait; beyond `max_concurrent_requests` the answer is 503.
+
+    A request repeated with its Idempotency-Key gets the first answer for `idempotency_retention` seconds at least.
+    """
 
     host: Annotated[str, Field(min_length=1)]
     port: Annotated[int, Field(ge=0, le=65_535)]
@@ -21,14 +25,25 @@ class ApiSettings(Section):
     body_timeout: Seconds
     keep_alive: Count
     retry_after: Seconds
+    idempotency_retention: Seconds
     docs: bool
+
+
+def _digest(value: SecretStr) -> SecretStr:
+    digits = value.get_secret_value().lower()
+    if re.fullmatch(r"[0-9a-f]{64}", digits) is None:
+        raise ValueError("must be the 64 hexadecimal digits of a SHA-256")
+    return SecretStr(digits)
+
+
+Digest = Annotated[SecretStr, AfterValidator(_digest)]
 
 
 class ApiKey(Section):
     """A caller: the SHA-256 of its key, never the key. Without `customers` it may act for all of them."""
 
     name: Annotated[str, Field(min_length=1, max_length=64)]
-    sha256: Annotated[str, Field(pattern=r"^[0-9a-fA-F]{64}$")]
+    sha256: Digest
     scopes: Annotated[frozenset[Scope], Field(min_length=1)]
     customers: frozenset[Annotated[str, Field(min_length=1, max_length=64)]] | None = None
 
@@ -45,8 +60,10 @@ class AuthSettings(Section):
             yield f"mode = none: the {len(self.keys)} keys would not be asked for. Set mode to api_key or remove them"
         if len({key.name for key in self.keys}) < len(self.keys):
             yield f"keys: each needs a name of its own among {sorted(key.name for key in self.keys)}"
-        if len({key.sha256.lower() for key in self.keys}) < len(self.keys):
+        if len({key.sha256 for key in self.keys}) < len(self.keys):
             yield "keys: two have the same sha256, so their names and scopes are ambiguous"
+        if bound := [key.name for key in self.keys if key.customers is not None and "ops" in key.scopes]:
+            yield f"keys: {bound} have the scope ops, which shows every customer's tasks, and name customers. Drop one"
 
     def check_bind(self, host: str) -> str | None:
         """Say what is wrong when the API would answer anybody on an address that others can reach."""

@@ -14,11 +14,11 @@ def _base_url(value: str) -> str:
     url = urlsplit(value)
     if url.scheme not in {"http", "https"} or not url.hostname or value != value.strip():
         raise ValueError("must be an http:// or https:// address with a host")
+    if "@" in value:
+        raise ValueError("must not carry a user or a password: it appears in logs")
     _ = url.port
     if url.query or url.fragment or "?" in value or "#" in value:
         raise ValueError("must have neither query nor fragment: paths are appended to it")
-    if url.username is not None:
-        raise ValueError("must not carry a user or a password: it appears in logs")
     return value.rstrip("/")
 
 

@@ -1,24 +1,11 @@
-"""The sections an operator turns to: events, health, shutdown, logs."""
+"""The sections an operator turns to: health, shutdown, logs."""
 
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from app.settings.section import Count, Seconds, Section
-
-
-class EventSettings(Section):
-    """The outbox relay: it publishes to `sink` and keeps published events for `retention` seconds."""
-
-    sink: Literal["log"]
-    poll_interval: Seconds
-    batch: Annotated[Count, Field(le=1000)]
-    lease: Seconds
-    max_attempts: Annotated[Count, Field(le=1000)]
-    backoff_cap: Annotated[Seconds, Field(ge=1)]
-    jitter: Annotated[float, Field(ge=0, le=1)]
-    retention: Seconds
+from app.settings.section import Seconds, Section
 
 
 class HealthSettings(Section):
@@ -47,7 +34,8 @@ class ShutdownSettings(Section):
             )
 
 
-Level = Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
+Level = Literal["DEBUG", "INFO", "WARNING"]
+"""None that would hide a breaker's transition, which is a WARNING (OBS-X1)."""
 
 
 class LogSettings(Section):

@@ -16,7 +16,8 @@ Tree = Mapping[str, Any]
 NAMED = ("client", "tasks")
 """Sections that hold one section for each system or table, and their common values under `default`."""
 
-SECRET = {"dsn", "direct_dsn", "sha256"}
+SECRET = {"pg", "dsn", "direct_dsn", "auth", "keys", "sha256", "webhook", "url", "secrets"}
+"""What is a secret, or may be one when a text stands where a section or a list belongs."""
 
 
 def unknown_sections(layer: Tree, default: Tree) -> Iterator[str]:
@@ -97,10 +98,10 @@ def _flat(tree: Any, path: Path = ()) -> Iterator[tuple[str, str]]:
 
 
 def _shown(path: Path, value: Any) -> str:
-    if path[-1] in SECRET:
+    if value is not None and next(part for part in reversed(path) if not part.isdigit()) in SECRET:
         return " = ***"
     if value is None or isinstance(value, (str, int, float)):
-        return f" = {re.sub(r'//[^/@]*@', '//***@', str(value))}"
+        return f" = {re.sub(r'(?<=//).*(?=@)|(?<=[?#]).+', '***', str(value))}"
     return ""
 
 

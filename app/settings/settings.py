@@ -8,8 +8,10 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from app.settings.api import ApiSettings, AuthSettings
 from app.settings.client import ClientSettings
-from app.settings.operations import EventSettings, HealthSettings, LogSettings, ShutdownSettings
+from app.settings.events import EventSettings
+from app.settings.operations import HealthSettings, LogSettings, ShutdownSettings
 from app.settings.pg import PgSettings
+from app.settings.retention import RetentionSettings
 from app.settings.tasks import TaskSettings
 
 
@@ -52,6 +54,7 @@ class Settings(BaseSettings):
     api: ApiSettings
     auth: AuthSettings
     events: EventSettings
+    retention: RetentionSettings
     health: HealthSettings
     shutdown: ShutdownSettings
     log: LogSettings

@@ -11,7 +11,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from pydantic import ValidationError
 
 from app.orders.ports import InvalidAnswer, SystemRefused, SystemUnavailable
-from app.systems.retry_after import retry_after
+from app.resilience.retry_after import retry_after
 from app.systems.text import legible
 
 TRANSIENT_REFUSALS = {408, 429}

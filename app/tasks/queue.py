@@ -1,6 +1,6 @@
 """A `*_task` table as a queue: every statement that touches one stands here."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -8,10 +8,14 @@ from typing import Any
 from sqlalchemy import TextClause, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from app.retention import LOCK
 from app.tasks.settlement import Settlement
 from app.tasks.task import ACTIVE, Task, TaskStatus
 
 CHANNEL = "task_due"
+
+NEWEST = 2**63 - 1
+"""Above every task's id but the very last that there can be."""
 
 # One statement claims and tells when to look again. The rows' status does not change: if their worker dies, the lease
 # runs out and they are simply due. `= ANY (ARRAY(...))` keeps the update on the primary key whatever the statistics.
@@ -73,11 +77,31 @@ SELECT '{table}' AS name, task_id, status, retry_count, last_error, next_attempt
        greatest(extract(epoch FROM next_attempt_at - now()), 0)::float8 AS due_in
 FROM {table} WHERE order_id = :order_id"""
 
-# Newest first, along the primary key.
-_LISTING = """
+_SEEN = """
 SELECT order_id, '{table}' AS name, task_id, status, retry_count, last_error, next_attempt_at, created_at, updated_at,
        greatest(extract(epoch FROM next_attempt_at - now()), 0)::float8 AS due_in
-FROM {table} WHERE status = ANY (CAST(:statuses AS text[])) ORDER BY task_id DESC LIMIT :most"""
+FROM {table} WHERE """
+
+# Newest first, along the primary key.
+_LISTING = f"""{_SEEN}
+status = ANY (CAST(:statuses AS text[])) AND task_id < :before ORDER BY task_id DESC LIMIT :most"""
+
+_ONE = f"{_SEEN} task_id = :task_id"
+
+# Along the primary key, up to where the rows are too young: they finish roughly in the order of their ids, so there is
+# no need of an index that every settle would have to write to. A row that somebody has locked is for the next time.
+_DELETE = """
+WITH passed AS (
+  SELECT task_id, created_at FROM {table}
+  WHERE (SELECT pg_try_advisory_xact_lock(:lock)) AND task_id > :after ORDER BY task_id LIMIT :batch),
+deleted AS (
+  DELETE FROM {table} WHERE task_id = ANY (ARRAY(
+    SELECT task_id FROM {table} WHERE task_id = ANY (ARRAY(SELECT task_id FROM passed)) AND status = 'COMPLETED'
+      AND updated_at < now() - make_interval(secs => :older_than) FOR UPDATE SKIP LOCKED))
+  RETURNING 1)
+SELECT (SELECT count(*) FROM deleted) AS deleted,
+       CASE WHEN max(created_at) < now() - make_interval(secs => :older_than) THEN max(task_id) END AS after
+FROM passed"""
 
 # Bounded by :most, so that a scrape costs the same whatever the backlog.
 _FIGURES = """
@@ -183,12 +207,32 @@ class TaskQueue:
             row = (await conn.execute(self._figures, {"most": most})).one()
         return int(row.due), float(row.oldest)
 
-    async def listing(self, statuses: Sequence[TaskStatus], most: int) -> list[tuple[int, TaskView]]:
-        """The newest `most` tasks that have one of the statuses, each with its order's id."""
-        values = {"statuses": [status.value for status in statuses], "most": most}
+    async def listing(
+        self, statuses: Sequence[TaskStatus], most: int, before: int = NEWEST
+    ) -> list[tuple[int, TaskView]]:
+        """The newest `most` tasks that have one of the statuses and ids below `before`, each with its order's id."""
+        values = {"statuses": [status.value for status in statuses], "most": most, "before": before}
         async with self._engine.connect() as conn:
             rows = await conn.execute(_statement(_LISTING, self.table), values)
-        return [(r.order_id, TaskView(r.name, r.task_id, TaskStatus(r.status), *r[4:])) for r in rows]
+        return [_seen(row) for row in rows]
+
+    async def find(self, task_id: int) -> tuple[int, TaskView] | None:
+        """The task with its order's id; None when there is none."""
+        async with self._engine.connect() as conn:
+            row = (await conn.execute(_statement(_ONE, self.table), {"task_id": task_id})).first()
+        return None if row is None else _seen(row)
+
+    async def delete_completed(self, older_than: float, batch: int) -> AsyncGenerator[int, None]:
+        """Delete tasks that were completed more than `older_than` seconds ago; FAILED ones stay, an operator may retry.
+
+        Each transaction looks at `batch` rows; yields how many each has deleted.
+        """
+        after: int | None = 0
+        while after is not None:
+            values = {"lock": LOCK, "after": after, "batch": batch, "older_than": older_than}
+            async with self._engine.begin() as conn:
+                deleted, after = (await conn.execute(_statement(_DELETE, self.table), values)).one()
+            yield deleted
 
 
 async def tasks_of_order(conn: AsyncConnection, tables: Sequence[str], order_id: int) -> dict[str, TaskView]:
@@ -196,6 +240,10 @@ async def tasks_of_order(conn: AsyncConnection, tables: Sequence[str], order_id:
     union = " UNION ALL ".join(_OF_ORDER.format(table=table) for table in tables)
     rows = await conn.execute(text(union), {"order_id": order_id})
     return {r.name: TaskView(r.name, r.task_id, TaskStatus(r.status), *r[3:]) for r in rows}
+
+
+def _seen(row: Any) -> tuple[int, TaskView]:
+    return row.order_id, TaskView(row.name, row.task_id, TaskStatus(row.status), *row[4:])
 
 
 def _statement(sql: str, table: str) -> TextClause:

@@ -59,3 +59,4 @@ def upgrade() -> None:
     """)
     op.execute("CREATE INDEX ix_outbox_due ON outbox_event (next_attempt_at) WHERE status = 'PENDING'")
     op.execute("CREATE INDEX ix_outbox_pending ON outbox_event (position) WHERE status = 'PENDING'")
+    op.execute("CREATE INDEX ix_outbox_parked ON outbox_event (position) WHERE status = 'PARKED'")

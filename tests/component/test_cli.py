@@ -11,13 +11,15 @@ import asyncpg
 import httpx
 import pytest
 
-from app.embedded import EmbeddedPostgres
 from app.occupied import hold, listen
-from tests.commands import run, started, wait_for
+from tests.commands import new_data_dir, run, started, wait_for
 
 pytestmark = pytest.mark.slow
 
 NOWHERE = "postgresql://orders:unspeakable@127.0.0.1:1/orders"
+
+SIGNS = (".", "postgres.orders", "postgres.new", "postgres/PG_VERSION", "postgres/postmaster.pid")
+"""Files that appear one after the other while a service starts with the embedded PostgreSQL."""
 
 
 @pytest.fixture
@@ -28,13 +30,9 @@ def taken() -> Iterator[int]:
 
 
 @pytest.fixture
-def data_dir(tmp_path: Path) -> Iterator[Path]:
-    """A directory for an embedded PostgreSQL, which is stopped whatever became of its users."""
-    yield tmp_path / "postgres"
-    if (tmp_path / "postgres").exists():
-        server = EmbeddedPostgres(tmp_path / "postgres")
-        server.start()
-        server.stop()
+def data_dir() -> Iterator[Path]:
+    with new_data_dir() as data_dir:
+        yield data_dir
 
 
 def refused(done: CompletedProcess[str], code: int, *words: str) -> None:
@@ -212,14 +210,13 @@ def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     refused(done, 3, "pg.dsn is not set", "ORDERS_PG__DSN", str(tmp_path))
 
 
-@pytest.mark.parametrize(
-    "sign", [".", "postgres.orders", "postgres.new", "postgres/PG_VERSION", "postgres/postmaster.pid"]
-)
+@pytest.mark.parametrize("sign", SIGNS)
 def test_sigterm_during_the_start_leaves_nothing_behind(sign: str, data_dir: Path, tmp_path: Path) -> None:
     """Whatever the start was about when the file `sign` appeared, the process ends, and PostgreSQL with it."""
     output = tmp_path / "output"
     with started("serve", "--port", "0", output=output, ORDERS_PG__DATA_DIR=str(data_dir)) as process:
-        wait_for((tmp_path / sign).exists, process, output)
+        seen = [data_dir.parent / name for name in SIGNS[SIGNS.index(sign) :]]
+        wait_for(lambda: any(file.exists() for file in seen), process, output)
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) in {0, 128 + signal.SIGTERM, -signal.SIGTERM}
     assert "Traceback" not in output.read_text()

@@ -16,7 +16,7 @@ import pytest
 
 from app.embedded import EmbeddedPostgres
 from app.occupied import Occupied, listen
-from tests.commands import run, started, wait_for
+from tests.commands import new_data_dir, run, started, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -24,13 +24,9 @@ NOWHERE = "postgresql://orders:secret@127.0.0.1:1/orders"
 
 
 @pytest.fixture
-def data_dir(tmp_path: Path) -> Iterator[Path]:
-    """A directory for an embedded PostgreSQL, which is stopped whatever became of its users."""
-    yield tmp_path / "postgres"
-    if (tmp_path / "postgres").exists():
-        server = EmbeddedPostgres(tmp_path / "postgres")
-        server.start()
-        server.stop()
+def data_dir() -> Iterator[Path]:
+    with new_data_dir() as data_dir:
+        yield data_dir
 
 
 @pytest.fixture

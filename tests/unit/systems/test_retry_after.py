@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.systems.retry_after import retry_after
+from app.resilience.retry_after import retry_after
 
 NOON = "Mon, 02 Nov 2026 12:00:00 GMT"
 

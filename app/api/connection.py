@@ -1,0 +1,104 @@
+"""A connection from a client: uvicorn's, which would take a request's head of any size, for any time."""
+
+from asyncio import TimerHandle, Transport
+from http import HTTPStatus
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from app.api.problems import ProblemError, answer
+
+MAX_HEAD = 32_768
+"""Bytes of a request line and its headers together, and of whatever else is neither head nor body."""
+
+
+def _rendered(status: HTTPStatus, slug: str, detail: str) -> bytes:
+    """The whole answer as it goes over the wire: nothing below has yet become a request."""
+    response = answer(ProblemError(status, slug, detail, headers={"Connection": "close"}))
+    fields = b"".join(b"%b: %b\r\n" % field for field in response.raw_headers)
+    return STATUS_LINE[status] + fields + b"\r\n" + bytes(response.body)
+
+
+MALFORMED = _rendered(HTTPStatus.BAD_REQUEST, "malformed", "This is not HTTP/1.1.")
+TOO_LARGE = _rendered(
+    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+    "head-too-large",
+    f"The request line and the headers are larger than {MAX_HEAD} bytes, which is the most this service takes.",
+)
+
+
+class Connection(HttpToolsProtocol):
+    """Refuses a head larger than MAX_HEAD, and hangs up when one is not complete within the keep-alive timeout."""
+
+    _advanced = False
+    _unparsed = 0
+    _deadline: TimerHandle | None = None
+    _refusal = MALFORMED
+    _refused = False
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        super().connection_made(transport)
+        self._set_deadline()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end_deadline()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return
+        self._advanced = False
+        super().data_received(data)
+        if self._advanced or self._refused:
+            return
+        self._unparsed += len(data)
+        if self._unparsed > MAX_HEAD:
+            self._refuse(TOO_LARGE)
+        elif self._deadline is None:
+            self._set_deadline()
+
+    def on_headers_complete(self) -> None:
+        if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > MAX_HEAD:
+            self._refusal = TOO_LARGE
+            raise ValueError("head too large")  # ends the parser, so that uvicorn sends its 400 response
+        self._advance()
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._advance()
+        super().on_body(body)
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(self._refusal)
+
+    def _refuse(self, refusal: bytes) -> None:
+        """Say what is wrong and read no more; closing at once would throw the words away with what is unread."""
+        self._refused = True
+        if self._answering:
+            self.transport.close()
+            return
+        self.transport.write(refusal)
+        self.transport.write_eof()
+        self._set_deadline()
+
+    @property
+    def _answering(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _advance(self) -> None:
+        """The parser has come to the end of a head, or to a piece of a body."""
+        self._advanced, self._unparsed = True, 0
+        self._end_deadline()
+
+    def _set_deadline(self) -> None:
+        self._end_deadline()
+        self._deadline = self.loop.call_later(self.timeout_keep_alive, self._overdue)
+
+    def _end_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _overdue(self) -> None:
+        self._deadline = None
+        if not self._answering:
+            self.transport.close()

@@ -1,0 +1,60 @@
+"""The Idempotency-Key header (IETF draft-ietf-httpapi-idempotency-key-header-07): what it may look like, and errors."""
+
+import re
+from hashlib import sha256
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import Depends, Request
+from pydantic import BaseModel
+
+from app.api.problems import ProblemError
+from app.orders.create import KeyInFlight, KeyReused
+
+NAME = "Idempotency-Key"
+LONGEST = 255
+FORM = f"1 to {LONGEST} visible ASCII characters, in double quotes or bare"
+
+PARAMETER = {
+    "name": NAME,
+    "in": "header",
+    "description": f"However often a request is sent with the same key, it makes one order. The key is {FORM}.",
+    "schema": {"type": "string"},
+    "example": '"8e03978e-40d5-43e8-bc93-6894a57f9324"',
+}
+"""What OpenAPI says of the header."""
+
+# A string of RFC 8941, as the draft has it, or the same characters bare, as most clients send them.
+_VALUE = re.compile(r'"((?:[!#-\[\]-~]|\\["\\])+)"|([!#-~][!-~]*)')
+
+
+async def _key(request: Request) -> str | None:
+    sent = request.headers.getlist(NAME)
+    if not sent:
+        return None
+    match = _VALUE.fullmatch(", ".join(sent))
+    quoted, bare = match.groups() if match else (None, None)
+    key = re.sub(r"\\(.)", r"\1", quoted) if quoted else bare
+    if key is None or len(key) > LONGEST:
+        raise ProblemError(HTTPStatus.BAD_REQUEST, "idempotency-key-malformed", f"{NAME} must be one value: {FORM}.")
+    return key
+
+
+IdempotencyKey = Annotated[str | None, Depends(_key)]
+"""The key that the client gives its request, without its quotes; raises a 400 problem."""
+
+
+def fingerprint(body: BaseModel) -> bytes:
+    """The SHA-256 of what the body says, however it is spelt; a field that a later version adds does not change it."""
+    return sha256(body.model_dump_json(exclude_unset=True).encode()).digest()
+
+
+def key_problem(refusal: KeyInFlight | KeyReused) -> ProblemError:
+    match refusal:
+        case KeyInFlight():
+            detail = f"A request with this {NAME} is still being worked on. Repeat it to get its answer."
+            headers = {"Retry-After": "1"}
+            return ProblemError(HTTPStatus.CONFLICT, "idempotency-key-in-flight", detail, headers=headers)
+        case KeyReused():
+            detail = f"This {NAME} was used for another request body. A different order needs a key of its own."
+            return ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, "idempotency-key-reused", detail)

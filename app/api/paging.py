@@ -1,0 +1,9 @@
+"""Keyset pages: each says in a `Link` header where the next one begins, so that none is counted or skipped through."""
+
+from fastapi import Request
+
+
+def next_page(request: Request, cursor: str) -> str:
+    """The value of a Link header: this request again, with `cursor` in the place of its own."""
+    url = request.url.include_query_params(cursor=cursor)
+    return f'<{url.path}?{url.query}>; rel="next"'

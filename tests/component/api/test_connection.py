@@ -1,0 +1,177 @@
+"""What strangers may send: heads and bodies without measure, on real sockets; and what a page may do."""
+
+import asyncio
+import json
+import re
+import time
+from base64 import b64encode
+from hashlib import sha256
+from typing import Any
+
+import pytest
+
+from app.api.connection import MAX_HEAD
+from tests.service import ORDER, Sandbox, Service, service_running, settings_for
+
+NAMES = b"".join(b"X-%d: a\r\n" % n for n in range(5_000))
+START = b"GET /health/live HTTP/1.1\r\nHost: a\r\n"
+
+
+async def send(service: Service, *parts: bytes, pause: float = 0) -> bytes:
+    """Write the parts, as far as the service reads them, and return all that it answers until it hangs up."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", service.client.base_url.port)
+    try:
+        for part in parts:
+            writer.write(part)
+            await writer.drain()
+            await asyncio.sleep(pause)
+        return await asyncio.wait_for(reader.read(), 10)
+    except ConnectionError:
+        return b""
+    finally:
+        writer.close()
+
+
+async def alive(service: Service) -> bool:
+    return (await service.client.get("/health/live")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        START + b"X: " + b"a" * MAX_HEAD + b"\r\n\r\n",
+        START + b"a" * MAX_HEAD + b": x\r\n\r\n",
+        START + NAMES + b"\r\n",
+        b"GET /" + b"a" * MAX_HEAD + b" HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"GET /orders/1?" + b"a" * MAX_HEAD + b" HTTP/1.1\r\nHost: a\r\n\r\n",
+    ],
+    ids=["value", "name", "count", "path", "query"],
+)
+async def test_a_head_too_large_is_refused(service: Service, head: bytes) -> None:
+    """431 as a problem, whether it is one value or many, at once or in pieces, and the connection is closed."""
+    pieces = [head[i : i + 5_000] for i in range(0, len(head), 5_000)]
+    for answer in (await send(service, head), await send(service, *pieces)):
+        status, _, rest = answer.partition(b"\r\n")
+        assert status == b"HTTP/1.1 431 Request Header Fields Too Large"
+        fields, _, body = rest.partition(b"\r\n\r\n")
+        assert b"content-type: application/problem+json" in fields
+        assert json.loads(body)["type"] == "/problems/head-too-large"
+    assert await alive(service)
+
+
+async def test_a_head_without_end_is_cut(service: Service) -> None:
+    """Who goes on sending is hung up on, long before memory or time run out."""
+    began = time.monotonic()
+    await send(service, START + b"X: ", *(b"a" * 1_000_000 for _ in range(50)))
+    assert time.monotonic() - began < 10
+    assert await alive(service)
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [b"0\r\nX: " + b"a" * 200_000, b"0\r\n" + NAMES * 3, b"1;" + b"a" * 200_000],
+    ids=["trailer", "trailers", "chunk-extension"],
+)
+async def test_what_follows_a_body_is_bounded_too(service: Service, tail: bytes) -> None:
+    """Trailers and chunk extensions are no way around the limit."""
+    head = b"POST /orders HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    pieces = [tail[i : i + 5_000] for i in range(0, len(tail), 5_000)]
+    answer = await send(service, head, *pieces)
+    assert b" 202 " not in answer
+    assert await alive(service)
+
+
+async def test_an_ordinary_head_is_welcome(service: Service) -> None:
+    """What gateways and browsers add fits well, on a connection that is kept and used again, in any pieces."""
+    request = START + b"Cookie: " + b"a" * 8_000 + b"\r\nX: " + b"b" * 16_000 + b"\r\n\r\n"
+    last = request.replace(b"Host: a", b"Host: a\r\nConnection: close")
+    answers = await send(service, *(request for _ in range(5)), request[:100], request[100:], last)
+    assert answers.count(b'{"status":"alive"}') == 7
+
+
+@pytest.mark.parametrize("said", [b"", b"GET /hea", START], ids=["nothing", "a-line", "a-header"])
+async def test_a_head_that_does_not_arrive_is_not_waited_for(pg_dsn: str, sandbox: Sandbox, said: bytes) -> None:
+    """Silence, or a byte now and then, ends the connection after the keep-alive timeout."""
+    settings = settings_for(pg_dsn, sandbox.url, {"ORDERS_API__KEEP_ALIVE": "1"})
+    async with service_running(settings, "api") as service:
+        began = time.monotonic()
+        drips = [b"a"] * 100 if said else []
+        assert await send(service, said, *drips, pause=0.1) == b""
+        assert 0.9 <= time.monotonic() - began < 5
+        assert await alive(service)
+
+
+@pytest.mark.parametrize("said", [b"\x16\x03\x01\x02\x00\x01\x00", b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n"])
+async def test_what_is_not_http_is_a_problem(service: Service, said: bytes) -> None:
+    """400 as a problem, and the connection is closed."""
+    answer = await send(service, said)
+    assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert b'"type":"/problems/malformed"' in answer
+
+
+async def test_a_client_that_leaves_is_nobodys_bug(service: Service, caplog: pytest.LogCaptureFixture) -> None:
+    """A body that breaks off leaves neither an order nor an error in the log."""
+    head = b"POST /orders HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+    _, writer = await asyncio.open_connection("127.0.0.1", service.client.base_url.port)
+    writer.write(head)
+    await asyncio.sleep(0.1)
+    writer.close()
+    await asyncio.sleep(0.2)
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []
+    assert await alive(service)
+
+
+def nested(depth: int) -> list[str]:
+    order = json.dumps(ORDER)
+    lists = "[" * depth + "]" * depth
+    objects = '{"a":' * depth + "1" + "}" * depth
+    return [
+        lists,
+        objects,
+        order.replace('"c-42"', lists),
+        order.replace('"c-42"', objects),
+        order.replace('"TICKET"', lists),
+        order[:-1] + f', "surprise": {lists}}}',
+        "[" * depth,
+    ]
+
+
+async def test_deep_bodies_are_refused(service: Service, subtests: pytest.Subtests) -> None:
+    """100,000 levels are the client's error wherever they stand, and harm nobody."""
+    for number, body in enumerate(nested(100_000)):
+        with subtests.test(body=number):
+            answer = await service.client.post(
+                "/orders", content=body.encode(), headers={"content-type": "application/json"}
+            )
+            assert answer.status_code == 422
+            assert answer.headers["content-type"] == "application/problem+json"
+            assert len(answer.content) < 10_000
+    assert await alive(service)
+
+
+def sources(policy: str) -> dict[str, list[str]]:
+    return {rule.split()[0]: rule.split()[1:] for rule in policy.split(";")}
+
+
+async def test_the_documentation_may_do_what_it_needs_only(service: Service) -> None:
+    """The page's own scripts run, others do not; it may not be framed, nor taken for something else."""
+    page = await service.client.get("/docs")
+    policy = sources(page.headers["content-security-policy"])
+    inline = re.findall(r"<script>(.*?)</script>", page.text, re.DOTALL)
+    assert inline
+    for script in inline:
+        assert f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" in policy["script-src"]
+    for loaded in re.findall(r'(?:src|href)="(https?://[^/"]+|(?=/))', page.text):
+        assert (loaded or "'self'") in policy["script-src"]
+    assert policy["default-src"] == policy["frame-ancestors"] == policy["base-uri"] == ["'none'"]
+    assert "'unsafe-inline'" not in policy["script-src"]
+    assert page.headers["x-content-type-options"] == "nosniff"
+    assert page.headers["x-frame-options"] == "DENY"
+
+
+@pytest.mark.parametrize("path", ["/docs", "/openapi.json", "/redoc"])
+async def test_the_documentation_can_be_left_out(pg_dsn: str, sandbox: Sandbox, path: str) -> None:
+    """Where `api.docs` is false there is neither page nor document."""
+    environ: dict[str, Any] = {"ORDERS_API__DOCS": "false"}
+    async with service_running(settings_for(pg_dsn, sandbox.url, environ), "api") as service:
+        assert (await service.client.get(path)).status_code == 404

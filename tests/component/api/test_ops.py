@@ -1,0 +1,329 @@
+"""What operators see and do, on the whole service."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from tests.service import SYSTEMS, Sandbox, Service, service_running, settings_for
+
+QUICK_BREAKER = {"ORDERS_CLIENT__DEFAULT__BREAKER__OPEN_SECONDS": "1"}
+
+
+@pytest.fixture
+async def quick(pg_dsn: str, sandbox: Sandbox) -> AsyncIterator[Service]:
+    """A service whose breakers open for a second, so that deferred tasks come back soon."""
+    async with service_running(settings_for(pg_dsn, sandbox.url, QUICK_BREAKER)) as service:
+        yield service
+
+
+async def shown(service: Service, system: str) -> dict[str, Any]:
+    return dict((await service.client.get("/ops/systems")).json()["systems"][system])
+
+
+async def change(service: Service, system: str, what: str) -> dict[str, Any]:
+    answer = await service.client.post(f"/ops/systems/{system}/{what}")
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
+
+
+async def until_shown(service: Service, system: str, so: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """Wait until the system is shown so."""
+    async with asyncio.timeout(15):
+        while not so(found := await shown(service, system)):
+            await asyncio.sleep(0.02)
+    return found
+
+
+@pytest.mark.rule("OBS-1", "HC-1", "ISO-1", "ISO-3")
+async def test_every_system_is_shown(service: Service) -> None:
+    """Breaker, bulkhead, pool and health of each system stand under its name, sized as configured."""
+    await service.reach([await service.place()], "COMPLETED")
+    answer = await service.client.get("/ops/systems")
+    assert answer.status_code == 200
+    systems = answer.json()["systems"]
+    assert list(systems) == list(SYSTEMS)
+    for name, system in systems.items():
+        client = service.wiring.settings.client[name]
+        assert system["system"] == name
+        samples = system["breaker"].pop("samples")
+        assert samples >= 1
+        assert system["breaker"] == {
+            "state": "closed",
+            "isolated": False,
+            "window": 50,
+            "failureRate": 0,
+            "slowRate": 0,
+            "permitsInUse": 0,
+            "secondsToHalfOpen": None,
+        }
+        assert system["bulkhead"] == {"capacity": client.max_concurrent, "inUse": 0, "waiting": 0}
+        assert system["pool"] == {"size": client.pool_size, "inUse": 0}
+        assert (system["health"]["up"], system["health"]["reason"]) == (True, None)
+        assert 0 <= system["health"]["age"] <= client.health.ttl
+    assert len({system["replica"] for system in systems.values()}) == 1
+
+
+@pytest.mark.rule("OBS-1", "BH-1")
+async def test_a_hanging_system_is_seen_to_be_full(service: Service, sandbox: Sandbox) -> None:
+    """With as many calls under way as there may be, bulkhead and pool say so, and the other systems are untouched."""
+    await sandbox.set("insurance", mode="hang")
+    for _ in range(12):
+        await service.place()
+    full = await until_shown(service, "insurance", lambda s: s["bulkhead"]["inUse"] == 8)
+    assert full["pool"] == {"size": 10, "inUse": 8}
+    assert full["health"]["up"] is False
+    assert (await shown(service, "sber"))["bulkhead"]["inUse"] == 0
+
+
+@pytest.mark.rule("CB-6", "OBS-1")
+async def test_an_isolated_system_is_left_alone(quick: Service, sandbox: Sandbox) -> None:
+    """Not one call goes out and no attempt is lost; once released, the order goes its way."""
+    isolated = await change(quick, "insurance", "isolate")
+    assert (isolated["breaker"]["state"], isolated["breaker"]["isolated"]) == ("open", True)
+    assert isolated["breaker"]["secondsToHalfOpen"] is None
+    order_id = await quick.place()
+    async with asyncio.timeout(10):
+        while (step := (await quick.order(order_id))["steps"][0])["error"] != "circuit_open":
+            await asyncio.sleep(0.02)
+    await asyncio.sleep(2.5)
+    assert (step["status"], step["attempts"]) == ("PENDING", 0)
+    assert await sandbox.calls("insurance") == 0
+    assert 'circuit_breaker_state{system="insurance"} 1.0' in (await quick.client.get("/metrics")).text
+
+    released = await change(quick, "insurance", "release")
+    assert (released["breaker"]["state"], released["breaker"]["isolated"]) == ("closed", False)
+    await quick.reach([order_id], "COMPLETED")
+
+
+async def test_an_isolation_is_one_replicas_own(pg_dsn: str, sandbox: Sandbox, service: Service) -> None:
+    """What another replica does with the system does not change: each has to be told."""
+    await change(service, "insurance", "isolate")
+    async with service_running(settings_for(pg_dsn, sandbox.url, QUICK_BREAKER), "worker") as other:
+        assert (await shown(other, "insurance"))["breaker"]["state"] == "closed"
+        await change(other, "sber", "isolate")
+        assert (await shown(service, "sber"))["breaker"]["state"] == "closed"
+        assert (await other.client.get("/orders/1")).status_code == 404
+
+
+@pytest.mark.rule("CB-6", "OBS-3")
+async def test_an_open_breaker_is_seen_and_reset(
+    service: Service, sandbox: Sandbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The rates that opened it and the time it has left are shown; a reset closes it with nothing remembered."""
+    await sandbox.set("sber", mode="error")
+    for _ in range(5):
+        await service.place()
+    opened = (await until_shown(service, "sber", lambda s: s["breaker"]["state"] == "open"))["breaker"]
+    assert opened["failureRate"] >= 0.3
+    assert opened["samples"] >= 10
+    assert 0 < opened["secondsToHalfOpen"] <= 30
+    assert opened["isolated"] is False
+    await sandbox.set("sber", mode="ok")
+    assert (await change(service, "sber", "release"))["breaker"]["state"] == "open"
+
+    caplog.set_level(logging.INFO)
+    caplog.clear()
+    closed = (await change(service, "sber", "reset"))["breaker"]
+    assert (closed["state"], closed["samples"], closed["failureRate"]) == ("closed", 0, 0)
+    lines = [record.msg for record in caplog.records if isinstance(record.msg, dict)]
+    assert [line["event"] for line in lines if line.get("system") == "sber"] == [
+        "breaker changed",
+        "operator changed a system",
+    ]
+    assert lines[-1]["caller"] == "anonymous"
+
+
+async def test_an_isolation_survives_a_reset_of_another_system(service: Service) -> None:
+    """Each control is about the one system that it names."""
+    await change(service, "insurance", "isolate")
+    await change(service, "sber", "reset")
+    assert (await shown(service, "insurance"))["breaker"]["isolated"] is True
+    assert (await change(service, "insurance", "reset"))["breaker"]["isolated"] is False
+
+
+@pytest.mark.parametrize("what", ["isolate", "release", "reset"])
+async def test_an_unknown_system_is_not_found(service: Service, what: str) -> None:
+    """The answer is a problem that names those there are."""
+    answer = await service.client.post(f"/ops/systems/insurence/{what}")
+    assert answer.status_code == 404
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert ", ".join(SYSTEMS) in answer.json()["detail"]
+
+
+@pytest.mark.rule("WHERE-4")
+async def test_an_operator_gets_through_when_all_is_full(pg_dsn: str, sandbox: Sandbox) -> None:
+    """While requests are refused for their number, systems can still be looked at and isolated."""
+    settings = settings_for(pg_dsn, sandbox.url, {"ORDERS_API__MAX_CONCURRENT_REQUESTS": "1"})
+    async with service_running(settings, "api") as service:
+        _, writer = await asyncio.open_connection("127.0.0.1", service.client.base_url.port)
+        writer.write(
+            b"POST /orders HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"
+        )
+        async with asyncio.timeout(5):
+            while (await service.client.get("/orders/1")).status_code != 503:
+                await asyncio.sleep(0.02)
+        assert (await change(service, "sber", "isolate"))["breaker"]["isolated"] is True
+        writer.close()
+
+
+# Tasks
+
+
+async def test_failed_tasks_are_found_and_retried(service: Service, sandbox: Sandbox) -> None:
+    """An operator sees why a task failed, which its customer does not, and gives it another chance, once."""
+    await sandbox.set("receipt", outcome="FAILED")
+    order_id = await service.place()
+    await service.reach([order_id], "RECEIPT_FAILED")
+    (found,) = (await service.client.get("/ops/tasks", params={"status": "FAILED"})).json()["tasks"]
+    assert (found["task"], found["orderId"], found["status"]) == ("receipt_creation_task", order_id, "FAILED")
+    assert found["lastError"].startswith("ended: receipt ")
+    assert found["lastError"] not in (await service.client.get(f"/orders/{order_id}")).text.replace(
+        (await service.order(order_id))["reason"], ""
+    )
+
+    await sandbox.set("receipt", outcome="ISSUED")
+    retry = f"/ops/tasks/receipt_creation_task/{found['taskId']}/retry"
+    answer = await service.client.post(retry)
+    assert answer.status_code == 200
+    assert (answer.json()["taskId"], answer.json()["orderId"]) == (found["taskId"], order_id)
+    assert answer.json()["status"] in {"PENDING", "IN_PROGRESS"}
+    await service.reach([order_id], "COMPLETED")
+    again = await service.client.post(retry)
+    assert again.status_code == 409
+    assert "COMPLETED" in again.json()["detail"]
+
+
+async def test_a_task_whose_order_did_not_fail_is_not_retried(service: Service) -> None:
+    """When task and order disagree, nothing is changed, and the answer says how the order stands."""
+    async with service.wiring.database.engine.begin() as conn:
+        order_id = await conn.scalar(
+            text("INSERT INTO orders (customer_id, items, status) VALUES ('c', '[]', 'CANCELLED') RETURNING id")
+        )
+        task_id = await conn.scalar(
+            text(
+                "INSERT INTO payment_task (order_id, status, next_attempt_at, payload)"
+                " VALUES (:id, 'FAILED', now(), '{}') RETURNING task_id"
+            ),
+            {"id": order_id},
+        )
+    answer = await service.client.post(f"/ops/tasks/payment_task/{task_id}/retry")
+    assert answer.status_code == 409
+    assert "CANCELLED" in answer.json()["detail"]
+    (task,) = (await service.client.get("/ops/tasks", params={"task": "payment_task"})).json()["tasks"]
+    assert task["status"] == "FAILED"
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/ops/tasks/payment_task/999/retry", 404),
+        ("/ops/tasks/orders/1/retry", 404),
+        ("/ops/tasks/pg_catalog.pg_class/1/retry", 404),
+        ("/ops/tasks/payment_task/0/retry", 422),
+        ("/ops/tasks/payment_task/first/retry", 422),
+        ("/ops/tasks/payment_task/9223372036854775808/retry", 422),
+    ],
+)
+async def test_what_cannot_be_retried_is_a_problem(service: Service, path: str, status: int) -> None:
+    """No such table, no such task, no id at all: each is told apart and changes nothing."""
+    answer = await service.client.post(path)
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+async def fill(service: Service, counts: dict[str, int]) -> None:
+    """Make finished and failed tasks: every third one has failed."""
+    async with service.wiring.database.engine.begin() as conn:
+        for table, count in counts.items():
+            await conn.execute(
+                text(
+                    "WITH o AS (INSERT INTO orders (customer_id, items, status)"
+                    " SELECT 'c', '[]', 'CANCELLED' FROM generate_series(1, :count) RETURNING id)"
+                    f" INSERT INTO {table} (order_id, status, next_attempt_at, payload)"
+                    " SELECT id, CASE WHEN id % 3 = 0 THEN 'FAILED' ELSE 'COMPLETED' END, now(), '{}' FROM o"
+                ),
+                {"count": count},
+            )
+
+
+async def walk(service: Service, path: str) -> list[list[tuple[str, int]]]:
+    """All pages from this one on, as (table, task id)."""
+    pages: list[list[tuple[str, int]]] = []
+    while path:
+        answer = await service.client.get(path)
+        assert answer.status_code == 200, answer.text
+        pages.append([(task["task"], task["taskId"]) for task in answer.json()["tasks"]])
+        link = answer.headers.get("link", "")
+        assert link == "" or link.endswith('>; rel="next"')
+        path = link.partition(">")[0].removeprefix("<")
+    return pages
+
+
+async def test_tasks_are_listed_page_by_page(service: Service) -> None:
+    """The links lead through all tables, newest first, without a gap or a repetition, whatever the page's size."""
+    await fill(service, {"order_confirmation_task": 7, "booking_task": 4, "orderbook_task": 5})
+    everything = [
+        *(("order_confirmation_task", n) for n in range(7, 0, -1)),
+        *(("booking_task", n) for n in range(4, 0, -1)),
+        *(("orderbook_task", n) for n in range(5, 0, -1)),
+    ]
+    assert await walk(service, "/ops/tasks") == [everything]
+    for limit in (1, 4, 7, 16):
+        pages = await walk(service, f"/ops/tasks?limit={limit}")
+        assert [task for page in pages for task in page] == everything
+        assert {len(page) for page in pages[:-1]} <= {limit}
+        assert 0 < len(pages[-1]) <= limit
+    assert await walk(service, "/ops/tasks?task=booking_task&limit=3") == [everything[7:10], everything[10:11]]
+    assert await walk(service, "/ops/tasks?task=payment_task") == [[]]
+
+
+async def test_a_filter_goes_along_from_page_to_page(service: Service) -> None:
+    """Only what was asked for is on each page, and tasks that come meanwhile shift nothing."""
+    await fill(service, {"payment_task": 12, "booking_task": 12})
+    pages = await walk(service, "/ops/tasks?status=FAILED&limit=3")
+    assert [len(page) for page in pages] == [3, 3, 2]
+    first = await service.client.get("/ops/tasks?status=FAILED&status=PENDING&limit=3")
+    await fill(service, {"payment_task": 6})
+    rest = await walk(service, first.headers["link"].partition(">")[0].removeprefix("<"))
+    assert rest == pages[1:]
+
+
+@pytest.mark.parametrize(
+    ("query", "pointer"),
+    [
+        ("task=orders", "/query/task"),
+        ("status=DONE", "/query/status/0"),
+        ("limit=0", "/query/limit"),
+        ("limit=1001", "/query/limit"),
+        ("cursor=x", "/query/cursor"),
+        ("cursor=orders.1", "/query/cursor"),
+        ("cursor=payment_task.9999999999999999999", "/query/cursor"),
+        ("task=payment_task&cursor=booking_task.3", "/query/cursor"),
+        ("stauts=FAILED", "/query/stauts"),
+    ],
+)
+async def test_a_listing_nobody_can_mean_is_refused(service: Service, query: str, pointer: str) -> None:
+    """A misspelt filter is an error, and not the list of everything."""
+    answer = await service.client.get(f"/ops/tasks?{query}")
+    assert answer.status_code == 422
+    assert [error["pointer"] for error in answer.json()["errors"]] == [pointer]
+
+
+async def test_operations_are_described(service: Service) -> None:
+    """The OpenAPI document has them under `ops`, with their answers, errors as problems, and one replica's reach."""
+    paths = (await service.client.get("/openapi.json")).json()["paths"]
+    operations = {f"{method} {path}": o for path, methods in paths.items() for method, o in methods.items()}
+    ops = {name: o for name, o in operations.items() if " /ops/" in name}
+    assert len(ops) == 6
+    for operation in ops.values():
+        assert operation["tags"] == ["ops"]
+        assert operation["security"] == [{"apiKey": ["ops"]}]
+        errors = {status: r for status, r in operation["responses"].items() if status != "200"}
+        assert {"401", "403", "503"} <= errors.keys()
+        assert all(list(r["content"]) == ["application/problem+json"] for r in errors.values())
+    assert "Other replicas" in ops["post /ops/systems/{name}/isolate"]["description"]
+    assert {"404", "409"} <= ops["post /ops/tasks/{task}/{task_id}/retry"]["responses"].keys()

@@ -1,0 +1,116 @@
+"""Events in an outbox, and sinks that do what a test says."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.db import Database
+from app.orders import repository
+from app.outbox import store
+from app.outbox.relay import Relay
+from app.outbox.sink import Sink
+from app.outbox.store import NewEvent, StoredEvent
+
+
+@dataclass(frozen=True)
+class Rules:
+    poll_interval: float = 30.0
+    batch: int = 100
+    concurrency: int = 4
+    publish_timeout: float = 2.0
+    lease: float = 10.0
+    max_attempts: int = 20
+    backoff_cap: float = 300.0
+    jitter: float = 0.2
+
+
+Act = Callable[[StoredEvent], Awaitable[None]]
+
+
+async def accept(_event: StoredEvent) -> None:
+    """Publish at once."""
+
+
+@dataclass
+class Script:
+    """A sink that remembers what it was given, and what it has taken."""
+
+    act: Act = accept
+    given: list[StoredEvent] = field(default_factory=list)
+    taken: list[StoredEvent] = field(default_factory=list)
+    running: int = 0
+    most: int = 0
+
+    async def publish(self, event: StoredEvent) -> None:
+        self.given.append(event)
+        self.running += 1
+        self.most = max(self.most, self.running)
+        try:
+            await self.act(event)
+            self.taken.append(event)
+        finally:
+            self.running -= 1
+
+    def sequences(self, order_id: int) -> list[int]:
+        return [event.sequence for event in self.taken if event.order_id == order_id]
+
+
+async def new_orders(conn: AsyncConnection, count: int) -> list[int]:
+    return [order.id for order in await repository.insert(conn, [("c-1", ())] * count)]
+
+
+async def add(conn: AsyncConnection, order_ids: Sequence[int], *sequences: int) -> None:
+    """Write an event of each sequence number for each order."""
+    events = [NewEvent(order_id, n, "order.paid", '{"status": "PAID"}') for n in sequences for order_id in order_ids]
+    await store.add(conn, events)
+
+
+async def fill(database: Database, orders: int, *sequences: int, **columns: Any) -> list[int]:
+    """Write events of new orders, with columns set as given; returns the orders' ids."""
+    async with database.engine.begin() as conn:
+        ids = await new_orders(conn, orders)
+        await add(conn, ids, *(sequences or (1,)))
+        for column, value in columns.items():
+            await conn.execute(text(f"UPDATE outbox_event SET {column} = {value}"))
+    return ids
+
+
+async def run(database: Database, sql: str, **values: Any) -> list[Any]:
+    async with database.engine.begin() as conn:
+        result = await conn.execute(text(sql), values)
+        return list(result.all()) if result.returns_rows else []
+
+
+async def rows(database: Database) -> list[Any]:
+    sql = "SELECT *, extract(epoch FROM next_attempt_at - now()) AS due_in FROM outbox_event ORDER BY position"
+    return await run(database, sql)
+
+
+async def hurry(database: Database) -> None:
+    """Let what waits for its next attempt wait no longer."""
+    await run(database, "UPDATE outbox_event SET next_attempt_at = now() WHERE next_attempt_at > now() + '1.2 s'")
+
+
+async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 10) -> None:
+    async with asyncio.timeout(seconds):
+        while not await condition():
+            await asyncio.sleep(0.02)
+
+
+async def ended(database: Database) -> bool:
+    return all(row.status != "PENDING" for row in await rows(database))
+
+
+@asynccontextmanager
+async def relaying(database: Database, sink: Sink, rules: Rules = Rules()) -> AsyncIterator[Relay]:
+    relay = Relay(database.engine, sink, rules, stalled_after=2)
+    relay.loop.start()
+    try:
+        yield relay
+    finally:
+        await relay.drain(0.5)
