@@ -12,7 +12,7 @@ import asyncpg
 from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, event, text
+from sqlalchemy import Connection, ExceptionContext, event, text
 from sqlalchemy.exc import DBAPIError, DisconnectionError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as NoConnection
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
@@ -26,6 +26,8 @@ DIALECT = "postgresql+asyncpg://"
 
 MIGRATION_LOCK = 7_305_180_114
 """The advisory lock that a migration holds; any number that nothing else in the database locks."""
+
+READ_ONLY = asyncpg.ReadOnlySQLTransactionError.sqlstate
 
 MIGRATION_LOCK_POLL = 0.2
 COMMAND_MARGIN = 2.0
@@ -50,8 +52,10 @@ class Database:
             pool_timeout=pg.pool.acquire_timeout,
             pool_use_lifo=True,
             json_deserializer=str,
+            hide_parameters=True,  # they are customers' data, and errors are logged
         )
         event.listen(self.engine.sync_engine, "checkout", _replace_if_closed)
+        event.listen(self.engine.sync_engine, "handle_error", _leave_if_read_only)
 
     @property
     def pool_size(self) -> int:
@@ -175,6 +179,12 @@ def _replace_if_closed(connection: Any, _record: object, _fairy: object) -> None
     """
     if connection.driver_connection.is_closed():
         raise DisconnectionError
+
+
+def _leave_if_read_only(context: ExceptionContext) -> None:
+    """Keep no connection to a server that takes no writes: it was demoted, and a new one may find its successor."""
+    if getattr(context.original_exception, "sqlstate", None) == READ_ONLY:
+        context.is_disconnect = True
 
 
 def _milliseconds(seconds: float) -> str:

@@ -101,8 +101,3 @@ def create_server(settings: Settings, role: Role, host: str, port: int) -> Serve
         timeout_keep_alive=settings.api.keep_alive,
     )
     return Server(config, app, settings.shutdown)
-
-
-async def serve(settings: Settings, role: Role, host: str, port: int) -> None:
-    """Serve until a signal ends it; raises SystemExit(3) when the service cannot start."""
-    await create_server(settings, role, host, port).serve()

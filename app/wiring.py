@@ -15,6 +15,7 @@ from app.loop import Loop
 from app.observability import metrics
 from app.observability.report import report
 from app.orders import idempotency
+from app.orders.intake import Intake
 from app.orders.journey import STEPS, Step, StepWork, journey
 from app.outbox import store
 from app.outbox.relay import Relay
@@ -55,6 +56,7 @@ class Wiring:
         self.steps = journey({name: system.adapter for name, system in systems.items()})
         self.queues = {step.table: TaskQueue(step.table, database.engine) for step in self.steps}
         self.step_queues = {step.begins: self.queues[step.table] for step in self.steps}
+        self.intake = Intake(database.engine, self.step_queues, most=settings.api.commit_together)
         stalled = settings.health.stalled_after
         self.pollers = {step.table: self._poller(step, stalled) for step in self.steps}
         self.relay = Relay(database.engine, sink, settings.events, stalled_after=stalled)
@@ -163,6 +165,7 @@ async def open_wiring(settings: Settings, role: Role = "all") -> AsyncIterator[W
             metrics.watch(system.policy)
         sink = await stack.enter_async_context(open_sink(settings.events))
         wiring = Wiring(settings, database, systems, sink)
+        stack.push_async_callback(wiring.intake.idle)
         if role != "api":
             wiring.start()
             stack.push_async_callback(wiring.drain)

@@ -72,9 +72,9 @@ async def _systems(wiring: Wiring) -> dict[str, SystemHealth]:
 async def _problems(wiring: Wiring) -> list[str]:
     if wiring.stopping:
         return ["the service is stopping"]
-    problems = [f"background loop {name} is stalled" for name in wiring.stalled]
     if (unreachable := await wiring.database.ping()) is not None:
-        return [*problems, f"the database cannot be reached: {unreachable}"]
+        return [f"the database cannot be reached: {unreachable}"]
+    problems = [f"background loop {name} is stalled" for name in wiring.stalled]
     if (behind := await wiring.database.schema_behind()) is not None:
         problems.append(behind)
     return problems

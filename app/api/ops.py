@@ -12,9 +12,8 @@ from fastapi import APIRouter, Path, Query, Request, Response, Security
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.api.auth import REFUSALS, Operator, bearer_key
-from app.api.orders import problems
 from app.api.paging import next_page
-from app.api.problems import ProblemError, invalid, not_found
+from app.api.problems import ProblemError, invalid, not_found, problem_answers
 from app.api.schemas import Int64, SystemsView, SystemView, TaskPage, TaskRow, system_view, task_row
 from app.api.wired import Wired
 from app.orders.intervene import NotFailed, retry_step, step_of
@@ -37,7 +36,7 @@ router = APIRouter(
     prefix="/ops",
     tags=["ops"],
     dependencies=[Security(bearer_key, scopes=["ops"])],
-    responses=problems(*REFUSALS, HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.SERVICE_UNAVAILABLE),
+    responses=problem_answers(*REFUSALS, HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.SERVICE_UNAVAILABLE),
 )
 
 
@@ -48,7 +47,7 @@ async def show_systems(wiring: Wired) -> SystemsView:
     return SystemsView(systems={name: _view(wiring, system) for name, system in wiring.systems.items()})
 
 
-@router.post("/systems/{name}/isolate", responses=problems(HTTPStatus.NOT_FOUND))
+@router.post("/systems/{name}/isolate", responses=problem_answers(HTTPStatus.NOT_FOUND))
 async def isolate_system(operator: Operator, name: SystemName, wiring: Wired) -> SystemView:
     """Refuse every call from this replica to the system until it is released or reset, or the replica ends.
 
@@ -57,13 +56,13 @@ async def isolate_system(operator: Operator, name: SystemName, wiring: Wired) ->
     return _changed(wiring, operator.name, name, Policy.isolate)
 
 
-@router.post("/systems/{name}/release", responses=problems(HTTPStatus.NOT_FOUND))
+@router.post("/systems/{name}/release", responses=problem_answers(HTTPStatus.NOT_FOUND))
 async def release_system(operator: Operator, name: SystemName, wiring: Wired) -> SystemView:
     """End this replica's isolation of the system, if there is one: its breaker is closed, its window empty."""
     return _changed(wiring, operator.name, name, Policy.release)
 
 
-@router.post("/systems/{name}/reset", responses=problems(HTTPStatus.NOT_FOUND))
+@router.post("/systems/{name}/reset", responses=problem_answers(HTTPStatus.NOT_FOUND))
 async def reset_system(operator: Operator, name: SystemName, wiring: Wired) -> SystemView:
     """Close this replica's breaker of the system, whatever its state, with an empty window; this ends an isolation."""
     return _changed(wiring, operator.name, name, Policy.reset)
@@ -77,7 +76,7 @@ class TaskQuery(BaseModel):
     task: str | None = None
     status: list[TaskStatus] = list(TaskStatus)
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
-    cursor: Annotated[str | None, Field(pattern=r"^\w{1,63}\.[0-9]{1,18}$")] = None
+    cursor: Annotated[str | None, Field(pattern=r"^\w{1,63}\.[0-9]{1,19}$")] = None
 
     def rest(self, tables: list[str]) -> tuple[list[str], int]:
         """The tables that are still to be listed, and the task id below which the first of them goes on."""
@@ -86,7 +85,7 @@ class TaskQuery(BaseModel):
         if self.cursor is None:
             return tables, NEWEST
         table, last = self.cursor.split(".")
-        return _from("cursor", table, tables), int(last)
+        return _from("cursor", table, tables), min(int(last), NEWEST)
 
 
 @router.get("/tasks")
@@ -107,7 +106,7 @@ async def list_tasks(
     return TaskPage(tasks=rows[: wanted.limit])
 
 
-@router.post("/tasks/{task}/{task_id}/retry", responses=problems(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT))
+@router.post("/tasks/{task}/{task_id}/retry", responses=problem_answers(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT))
 async def retry_task(operator: Operator, task: TaskTable, task_id: TaskId, wiring: Wired) -> TaskRow:
     """Give a FAILED task its attempts back, due now, and its order the status it failed from."""
     step = step_of(wiring.steps, task)

@@ -2,18 +2,18 @@
 
 import math
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Response
 
 from app.api.auth import REFUSALS, OrderReader, OrderWriter
 from app.api.body import documented, json_body
 from app.api.idempotency import PARAMETER, IdempotencyKey, fingerprint, key_problem
-from app.api.problems import ProblemError, not_found
+from app.api.problems import ProblemError, not_found, problem_answers
 from app.api.schemas import Int64, NewOrder, OrderView, Queued, order_view, step_view
 from app.api.wired import Wired
 from app.observability.traces import current_traceparent
-from app.orders.create import KeyInFlight, KeyReused, Placement, create_order
+from app.orders.create import KeyInFlight, KeyReused, Placement
 from app.orders.idempotency import Key
 from app.orders.intervene import NoSuchOrder, cancel_order
 from app.orders.order import WrongMove
@@ -23,21 +23,16 @@ from app.wiring import Wiring
 OrderId = Annotated[Int64, Path(description="The order's id")]
 
 
-def problems(*statuses: HTTPStatus) -> dict[int | str, dict[str, Any]]:
-    """The error answers of an operation, for OpenAPI."""
-    content = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    return {int(s): {"description": s.phrase, "content": content} for s in statuses}
-
-
 router = APIRouter(
-    tags=["orders"], responses=problems(*REFUSALS, HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.SERVICE_UNAVAILABLE)
+    tags=["orders"],
+    responses=problem_answers(*REFUSALS, HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.SERVICE_UNAVAILABLE),
 )
 
 
 @router.post(
     "/orders",
     status_code=HTTPStatus.ACCEPTED,
-    responses=problems(
+    responses=problem_answers(
         HTTPStatus.BAD_REQUEST,
         HTTPStatus.REQUEST_TIMEOUT,
         HTTPStatus.CONFLICT,
@@ -63,7 +58,7 @@ async def place_order(
     named = Key(caller.name, key, fingerprint(order)) if key else None
     placement = Placement(order.customer_id, order.to_domain(), current_traceparent(), named)
     try:
-        created = await create_order(wiring.database.engine, wiring.step_queues, placement)
+        created = await wiring.intake.place(placement)
     except (KeyInFlight, KeyReused) as refusal:
         raise key_problem(refusal) from None
     if created.replayed:
@@ -73,7 +68,7 @@ async def place_order(
     return Queued(order_id=created.order_id, task_id=created.task_id)
 
 
-@router.get("/orders/{order_id}", responses=problems(HTTPStatus.NOT_FOUND))
+@router.get("/orders/{order_id}", responses=problem_answers(HTTPStatus.NOT_FOUND))
 async def show_order(caller: OrderReader, order_id: OrderId, wiring: Wired, response: Response) -> OrderView:
     """Show the order, its steps, and what the systems answered; `Retry-After` says when to look again."""
     tables = [step.table for step in wiring.steps]
@@ -85,7 +80,7 @@ async def show_order(caller: OrderReader, order_id: OrderId, wiring: Wired, resp
     return _view(found, wiring)
 
 
-@router.post("/orders/{order_id}/cancel", responses=problems(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT))
+@router.post("/orders/{order_id}/cancel", responses=problem_answers(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT))
 async def cancel(caller: OrderWriter, order_id: OrderId, wiring: Wired) -> OrderView:
     """Cancel the order; possible until its payment is registered."""
     if caller.customers is not None and not await exists(wiring.database.engine, order_id, caller.customers):

@@ -63,6 +63,12 @@ def answer(error: ProblemError) -> Response:
     return Response(body, error.problem.status, error.headers, MEDIA_TYPE)
 
 
+def problem_answers(*statuses: HTTPStatus) -> dict[int | str, dict[str, Any]]:
+    """The error answers of an operation, for OpenAPI."""
+    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    return {int(s): {"description": s.phrase, "content": content} for s in statuses}
+
+
 def not_found(what: str) -> ProblemError:
     return ProblemError(HTTPStatus.NOT_FOUND, "not-found", f"There is no {what}.")
 

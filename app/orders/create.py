@@ -39,17 +39,6 @@ class KeyReused(Exception):
 Answer = Created | KeyInFlight | KeyReused
 
 
-async def create_order(engine: AsyncEngine, steps: StepQueues, placement: Placement) -> Created:
-    """Save the order; once this returns, it will be brought to its end whatever happens to this process.
-
-    Raises KeyInFlight or KeyReused.
-    """
-    (answer,) = await create_orders(engine, steps, [placement])
-    if isinstance(answer, Exception):
-        raise answer
-    return answer
-
-
 async def create_orders(engine: AsyncEngine, steps: StepQueues, placements: Sequence[Placement]) -> list[Answer]:
     """Save all orders in one transaction; an order whose key stands in its way is answered and harms no other."""
     async with engine.begin() as conn:

@@ -23,6 +23,7 @@ class ApiSettings(Section):
     max_body_bytes: Bytes
     max_concurrent_requests: Count
     body_timeout: Seconds
+    commit_together: Count
     keep_alive: Count
     retry_after: Seconds
     idempotency_retention: Seconds

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 import structlog
 from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
@@ -55,6 +55,7 @@ class Poller:
         self._attempts: set[asyncio.Task[Outcome]] = set()
         self._finished: list[tuple[Settlement, float]] = []
         self._settling_now = 0
+        self._alone: set[asyncio.Task[None]] = set()
         self._waits_for_room = False
 
     def start(self) -> None:
@@ -70,13 +71,9 @@ class Poller:
         self.stop_claiming()
         until = time.monotonic() + within
         await self.claiming.stopped(within)
-        if self._attempts:
-            _, late = await asyncio.wait(self._attempts, timeout=max(until - time.monotonic(), 0))
-            for attempt in late:
-                attempt.cancel()
-            if late:
-                await asyncio.wait(late)
+        await _ended(self._attempts, max(until - time.monotonic(), 0))
         await self.settling.stopped(SETTLE_MARGIN)
+        await _ended(self._alone, SETTLE_MARGIN)
 
     @property
     def in_flight(self) -> int:
@@ -84,7 +81,7 @@ class Poller:
 
     def _free_slots(self) -> int:
         """Free slots now; rows that wait to be settled take up room too, so that a stuck settle stops the claiming."""
-        unsettled = len(self._finished) + self._settling_now
+        unsettled = len(self._finished) + self._settling_now + len(self._alone)
         return min(self._slots - len(self._attempts), 2 * self._slots - len(self._attempts) - unsettled)
 
     async def _claim_loop(self, loop: Loop) -> None:
@@ -111,10 +108,10 @@ class Poller:
                 continue
             attempt = asyncio.create_task(self._attempt(task, until), name=f"{self.queue.table} {task.task_id}")
             self._attempts.add(attempt)
-            attempt.add_done_callback(partial(self._ended, task, until))
+            attempt.add_done_callback(partial(self._attempted, task, until))
         return claim
 
-    def _ended(self, task: Task, until: float, attempt: asyncio.Task[Outcome]) -> None:
+    def _attempted(self, task: Task, until: float, attempt: asyncio.Task[Outcome]) -> None:
         self._attempts.discard(attempt)
         if attempt.cancelled():
             outcome: Outcome = NotMade("stopping: the attempt was cut short")
@@ -153,7 +150,7 @@ class Poller:
             batch, self._finished = self._finished, []
             self._settling_now = len(batch)
             try:
-                await self._settle(batch, loop)
+                await self._settle(batch)
             except asyncio.CancelledError:
                 self._finished = batch + self._finished
                 raise
@@ -163,26 +160,27 @@ class Poller:
             if self._waits_for_room or due_soon:
                 self.claiming.ring()
 
-    async def _settle(self, batch: list[tuple[Settlement, float]], loop: Loop) -> None:
-        """Settle a batch in one transaction; if it fails, every row alone, so that one bad row harms no other."""
+    async def _settle(self, batch: list[tuple[Settlement, float]]) -> None:
+        """Settle a batch in one transaction; if it fails, every row alone, so that a bad one holds up no other."""
         try:
             self._count([s for s, _ in batch], await self.queue.settle([s for s, _ in batch], self._work.apply))
         except Exception as error:  # noqa: BLE001 - whatever it was, each row gets its own chance and its own log line
             log.warning("settle failed, going row by row", table=self.queue.table, rows=len(batch), error=repr(error))
             for settlement, until in batch:
-                await self._settle_alone(settlement, until, loop)
+                alone = asyncio.create_task(self._settle_alone(settlement, until))
+                self._alone.add(alone)
+                alone.add_done_callback(self._settled_alone)
 
-    async def _settle_alone(self, settlement: Settlement, until: float, loop: Loop) -> None:
-        """Settle one row, again and again while the database cannot be reached and the lease lasts."""
+    async def _settle_alone(self, settlement: Settlement, until: float) -> None:
+        """Settle one row, again and again while the database cannot do it and the lease lasts."""
         pause = 0.05
         while True:
-            loop.beat()
             try:
                 self._count([settlement], await self.queue.settle([settlement], self._work.apply))
             except (SQLAlchemyError, OSError, TimeoutError) as error:
                 if isinstance(error, (DataError, IntegrityError)):
                     return await self._fail_visibly(settlement, error)
-                if time.monotonic() + pause > until + SETTLE_MARGIN or loop.stopping:
+                if time.monotonic() + pause > until + SETTLE_MARGIN or self.settling.stopping:
                     log.exception("settle given up, the row falls due again", **self._names(settlement.task))
                     return None
                 await asyncio.sleep(pause)
@@ -191,6 +189,10 @@ class Poller:
                 return await self._fail_visibly(settlement, error)
             else:
                 return None
+
+    def _settled_alone(self, alone: asyncio.Task[None]) -> None:
+        self._alone.discard(alone)
+        self.claiming.ring()
 
     async def _fail_visibly(self, settlement: Settlement, error: Exception) -> None:
         """The row's own effect cannot be applied: that is our bug. Fail the step, at the least the row, visibly."""
@@ -217,3 +219,14 @@ class Poller:
 
     def _names(self, task: Task) -> dict[str, object]:
         return {"table": self.queue.table, "task_id": task.task_id, "order_id": task.order_id, "attempt": task.attempt}
+
+
+async def _ended(tasks: set[asyncio.Task[Any]], within: float) -> None:
+    """Wait for tasks to end; those that still run after `within` seconds are cancelled."""
+    if not tasks:
+        return
+    _, late = await asyncio.wait(tasks, timeout=within)
+    for task in late:
+        task.cancel()
+    if late:
+        await asyncio.wait(late)

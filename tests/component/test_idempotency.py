@@ -13,8 +13,9 @@ from sqlalchemy import event, text
 
 from app.db import Database, open_database
 from app.orders import idempotency
-from app.orders.create import Answer, Created, KeyInFlight, KeyReused, Placement, create_order, create_orders
+from app.orders.create import Answer, Created, KeyInFlight, KeyReused, Placement, create_orders
 from app.orders.idempotency import Key
+from app.orders.intake import Intake
 from app.orders.money import Money
 from app.orders.moves import StepQueues
 from app.orders.order import Item
@@ -198,7 +199,7 @@ async def test_without_a_key_nothing_is_asked_about_keys(database: Database, ste
     costs = []
     for key in (None, KEY, KEY):
         with statements(database) as sent:
-            await create_order(database.engine, steps, keyed(key))
+            await Intake(database.engine, steps, most=64).place(keyed(key))
         costs.append([("idempotency_key" in statement, statement.split()[0]) for statement in sent])
     assert [about_keys for about_keys, _ in costs[0]] == [False] * 3
     assert [about_keys for about_keys, _ in costs[1]] == [True, False, False, False, True]
@@ -211,7 +212,7 @@ async def test_a_small_pool_is_enough_for_equal_requests(pg_dsn: str) -> None:
     small = pg.model_copy(update={"pool": pg.pool.model_copy(update={"max": 2})})
     async with open_database(small, application_name="test") as database:
         steps = {"order.accepted": TaskQueue("order_confirmation_task", database.engine)}
-        work = (create_order(database.engine, steps, keyed()) for _ in range(50))
+        work = (Intake(database.engine, steps, most=64).place(keyed()) for _ in range(50))
         async with asyncio.timeout(20):
             outcomes = await asyncio.gather(*work, return_exceptions=True)
         created = [outcome for outcome in outcomes if isinstance(outcome, Created)]
@@ -230,14 +231,14 @@ async def test_a_winner_that_fails_leaves_the_key_to_the_others(database: Databa
 
     broken = {"order.accepted": Broken("order_confirmation_task", database.engine)}
     with pytest.raises(RuntimeError, match="broken"):
-        await create_order(database.engine, broken, keyed())
+        await Intake(database.engine, broken, most=64).place(keyed())
     assert await count(database, "idempotency_key") == 0
-    assert not (await create_order(database.engine, steps, keyed())).replayed
+    assert not (await Intake(database.engine, steps, most=64).place(keyed())).replayed
 
 
 async def test_a_batch_answers_each_request_in_its_place(database: Database, steps: StepQueues) -> None:
     """Orders that are new are saved together; what a key stands in the way of is answered and harms no other."""
-    earlier = await create_order(database.engine, steps, keyed(Key("shop", "earlier", b"a")))
+    earlier = await Intake(database.engine, steps, most=64).place(keyed(Key("shop", "earlier", b"a")))
     async with database.engine.connect() as conn:
         await idempotency.claim(conn, [Key("shop", "busy", b"a")])
         keys = [None, KEY, KEY, KEY._replace(fingerprint=b"b"), None, KEY._replace(caller="kiosk")]

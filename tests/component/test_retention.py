@@ -10,8 +10,9 @@ from sqlalchemy import text
 
 from app.db import Database
 from app.orders import idempotency, repository
-from app.orders.create import Placement, create_order
+from app.orders.create import Placement
 from app.orders.idempotency import Key
+from app.orders.intake import Intake
 from app.orders.money import Money
 from app.orders.order import Item
 from app.outbox import store
@@ -94,10 +95,10 @@ async def test_old_keys_are_forgotten(database: Database, queue: TaskQueue) -> N
     """A key may be used again when its time is over, and not before."""
     steps = {"order.accepted": queue}
     requests = [Placement("c-1", ITEMS, key=Key("shop", name, b"a")) for name in ("old", "young")]
-    first = [await create_order(database.engine, steps, request) for request in requests]
+    first = [await Intake(database.engine, steps, most=64).place(request) for request in requests]
     await run(database, "UPDATE idempotency_key SET created_at = now() - interval '25 h' WHERE key = 'old'")
     assert await swept(idempotency.delete_old(database.engine, DAY, 1000)) == [1]
-    second = [await create_order(database.engine, steps, request) for request in requests]
+    second = [await Intake(database.engine, steps, most=64).place(request) for request in requests]
     assert [answer.replayed for answer in second] == [False, True]
     assert second[1].order_id == first[1].order_id
     assert await column(database, "SELECT count(*) FROM orders") == [3]
@@ -110,7 +111,7 @@ async def test_a_batch_has_its_limit(database: Database, queue: TaskQueue) -> No
     assert await swept(queue.delete_completed(HOUR, 10)) == [0, 8, 5, 0]
     steps = {"order.accepted": TaskQueue("payment_task", database.engine)}
     for n in range(25):
-        await create_order(database.engine, steps, Placement("c-1", ITEMS, key=Key("shop", f"k-{n}", b"a")))
+        await Intake(database.engine, steps, most=64).place(Placement("c-1", ITEMS, key=Key("shop", f"k-{n}", b"a")))
     await run(database, "UPDATE outbox_event SET status = 'PUBLISHED', published_at = occurred_at - interval '2 h'")
     await run(database, "UPDATE outbox_event SET occurred_at = published_at")
     await run(database, "UPDATE idempotency_key SET created_at = created_at - interval '2 h'")
@@ -138,9 +139,7 @@ async def test_a_locked_row_is_left_for_the_next_time(database: Database, queue:
 async def test_one_replica_deletes_at_a_time(database: Database, queue: TaskQueue) -> None:
     """While another transaction deletes, nothing is deleted and nothing is waited for."""
     await fill(database, queue, 3)
-    await create_order(
-        database.engine,
-        {"order.accepted": TaskQueue("payment_task", database.engine)},
+    await Intake(database.engine, {"order.accepted": TaskQueue("payment_task", database.engine)}, most=64).place(
         Placement("c-1", ITEMS, key=Key("shop", "k", b"a")),
     )
     await run(database, "UPDATE outbox_event SET status = 'PUBLISHED', published_at = now()")

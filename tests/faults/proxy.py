@@ -11,6 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 Way = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Fate = Literal["passes", "cut before", "cut after"]
 
+TRANSACTION = (b"BEGIN", b"COMMIT", b"ROLLBACK")
 NO_LINGER = struct.pack("ii", 1, 0)
 
 
@@ -19,8 +20,8 @@ class Proxy:
 
     `refusing`: new connections are reset. `commits` counts the COMMITs that came by; `fate` says what becomes of each:
     it passes, the connection is cut before PostgreSQL sees it, or once PostgreSQL has carried it out, so that the
-    effect is kept and the answer lost. `exchanges` counts what clients sent: with PostgreSQL, about one a statement.
-    `opened` counts all connections, `most` those open at the same time.
+    effect is kept and the answer lost. `statements` counts those that are neither BEGIN nor its end; `opened` counts
+    all connections, `most` those open at the same time.
     """
 
     def __init__(self, upstream: Callable[[], Awaitable[Way]]) -> None:
@@ -32,7 +33,7 @@ class Proxy:
         self.opened = self.most = 0
         self.refusing = False
         self.commits = 0
-        self.exchanges = 0
+        self.statements = 0
         self.fate: Callable[[int], Fate] = lambda _number: "passes"
 
     @property
@@ -76,9 +77,10 @@ class Proxy:
         assert link.server is not None
         while data := await reader.read(65_536):
             await self._passing.wait()
-            self.exchanges += 1
             fate: Fate = "passes"
-            if data.startswith(b"Q") and b"COMMIT" in data:
+            bound, simple = data.startswith(b"B"), data.startswith(b"Q")
+            self.statements += bound or (simple and not any(word in data for word in TRANSACTION))
+            if simple and b"COMMIT" in data:
                 self.commits += 1
                 fate = self.fate(self.commits)
             if fate == "cut before":

@@ -1,7 +1,7 @@
 """PostgreSQL is there and does not do what is asked of it: it takes no writes, it is slow, it waits for an operator."""
 
-from contextlib import asynccontextmanager
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from sqlalchemy import text
 
@@ -26,7 +26,7 @@ async def operator(scene: Scene, statement: str) -> AsyncIterator[None]:
 
 
 async def test_a_server_that_takes_no_writes(scene: Scene, server_dsn: str) -> None:
-    """After a failover to a read-only server orders are refused, not lost; when it takes writes all goes on by itself."""
+    """After a failover to a read-only server orders are refused, not lost; once it takes writes all goes on."""
     name = scene.dsn.rpartition("/")[2].partition("?")[0]
     async with service_running(settings_for(scene.dsn, scene.sandbox.url, SHORT)) as service:
         await scene.sandbox.set("insurance", mode="slow", latency_ms=300)
@@ -51,14 +51,15 @@ async def test_statements_that_run_into_their_timeout(scene: Scene) -> None:
         async with operator(scene, "LOCK TABLE order_confirmation_task"):
             refused = await service.client.post("/orders", json=ORDER)
             assert (refused.status_code, refused.json()["type"]) == (503, "/problems/unavailable")
-            assert (await service.client.get("/health/ready")).status_code == 200
+            assert (await service.client.get("/health/live")).status_code == 200
         await scene.place(service.client, 5)
         await scene.ends(burnt=3)
 
 
 async def test_a_row_in_an_operators_hand(scene: Scene) -> None:
-    """An order that somebody holds locked waits; all others, also those claimed along with it, flow and burn nothing."""
-    async with service_running(settings_for(scene.dsn, scene.sandbox.url, HASTY)) as service:
+    """An order that somebody holds locked waits; all others flow, also those that were claimed along with it."""
+    settings = settings_for(scene.dsn, scene.sandbox.url, {"ORDERS_PG__LOCK_TIMEOUT": "0.3"})
+    async with service_running(settings) as service:
         await scene.sandbox.set("insurance", mode="slow", latency_ms=300)
         ids = await scene.place(service.client, 8)
         async with operator(scene, f"SELECT FROM orders WHERE id = {min(ids)} FOR UPDATE"):

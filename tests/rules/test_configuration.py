@@ -1,6 +1,7 @@
 """Where numbers stand, and that they arrive."""
 
 import ast
+from pathlib import Path
 
 import pytest
 
@@ -60,13 +61,10 @@ def test_a_system_without_its_section_does_not_start(system: str) -> None:
 def test_adapters_hold_no_numbers() -> None:
     """No limit, timeout or count stands in an adapter: there is nothing to tune but the configuration."""
     adapters = {name: path for name, path in modules().items() if name.endswith("/adapter.py")}
-    numbers = {
-        name: [node.value for node in ast.walk(ast.parse(path.read_text())) if is_number(node)]
-        for name, path in adapters.items()
-    }
     assert len(adapters) == 5
-    assert {name: found for name, found in numbers.items() if found} == {}
+    assert {name: found for name, path in adapters.items() if (found := numbers_in(path))} == {}
 
 
-def is_number(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, int | float) and not isinstance(node.value, bool)
+def numbers_in(module: Path) -> list[object]:
+    constants = [node.value for node in ast.walk(ast.parse(module.read_text())) if isinstance(node, ast.Constant)]
+    return [value for value in constants if isinstance(value, int | float) and not isinstance(value, bool)]

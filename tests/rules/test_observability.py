@@ -3,7 +3,7 @@
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ async def shown(service: Service) -> Shown:
     return Shown((await service.client.get("/metrics")).text)
 
 
-def asking(service: Service) -> Callable[[], Awaitable[str | None]]:
+def asking(service: Service) -> Callable[[], Coroutine[Any, Any, str | None]]:
     """A call to the insurance that ends in the kind of its error, or None."""
 
     async def ask() -> str | None:

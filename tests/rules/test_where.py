@@ -19,6 +19,7 @@ from tests.component.systems.sections import QUICK, section
 from tests.rules.sources import imported, modules
 from tests.service import ORDER, Sandbox, Service, service_running, settings_for
 
+NOWHERE = "postgresql://u@127.0.0.1:1/orders"
 UNPROTECTED = ("db.py", "listener.py", "loop.py", "embedded.py", "orders/", "outbox/store.py", "tasks/")
 PORTS = "orders/ports.py"
 """Its errors carry the verdicts that the policies judge by."""
@@ -59,6 +60,16 @@ async def test_an_outage_is_waited_out_in_the_table(pg_dsn: str, database: Datab
         await service.reach([order_id], "COMPLETED")
 
 
+@pytest.mark.rule("RE-5", "WHERE-3")
+async def test_the_poll_finds_what_nobody_announced(pg_dsn: str, sandbox: Sandbox) -> None:
+    """With LISTEN impossible an order goes all the way by polls alone, which come every 5 s unless configured."""
+    assert {task.poll_interval for task in load_settings({}).tasks.values()} == {5}
+    deaf = {"ORDERS_PG__DIRECT_DSN": NOWHERE, "ORDERS_TASKS__DEFAULT__POLL_INTERVAL": "0.3"}
+    async with service_running(settings_for(pg_dsn, sandbox.url, deaf)) as service:
+        await asyncio.sleep(0.5)
+        await service.reach([await service.place()], "COMPLETED")
+
+
 @dataclass
 class Sink:
     """Takes events, or fails to."""
@@ -76,21 +87,21 @@ class Sink:
 async def test_the_relay_retries_through_its_table(pg_dsn: str, database: Database) -> None:
     """An event that could not be published stays in the outbox, and another relay publishes it under the same id."""
     rules = load_settings({"ORDERS_EVENTS__BACKOFF_CAP": "1"}).events
-    row = text("SELECT status, attempts, last_error IS NOT NULL FROM outbox_event")
+    row = text("SELECT status, attempts FROM outbox_event WHERE last_error IS NOT NULL OR status = 'PUBLISHED'")
 
-    async def relayed(sink: Sink, *outcome: object) -> None:
+    async def relayed(sink: Sink, status: str, attempts: int) -> None:
         relay = Relay(database.engine, sink, rules, stalled_after=30)
         relay.loop.start()
         async with asyncio.timeout(10), database.engine.connect() as conn:
-            while tuple((await conn.execute(row)).one()) != outcome:
+            while (await conn.execute(row)).first() != (status, attempts):
                 await asyncio.sleep(0.02)
         await relay.loop.stopped(5)
 
     async with service_running(settings_for(pg_dsn, "http://127.0.0.1:1"), "api") as intake:
         await intake.place()
     broken, working = Sink(works=False), Sink(works=True)
-    await relayed(broken, "PENDING", 1, True)
-    await relayed(working, "PUBLISHED", 2, False)
+    await relayed(broken, "PENDING", 1)
+    await relayed(working, "PUBLISHED", 2)
     assert len(working.seen) == 1
     assert working.seen == broken.seen
 

@@ -39,6 +39,7 @@ def test_the_defaults_are_accepted() -> None:
 # Layers
 
 
+@pytest.mark.rule("CFG-1")
 def test_the_environment_lies_over_the_overlay_and_that_over_the_defaults(overlay: Path) -> None:
     """Each layer states only what differs, down to a single number."""
     overlay.write_text("client: {insurance: {read_timeout: 2, retry: {backoff: 0.2}}, sber: {read_timeout: 2}}")

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from app.api import auth
+from app.api.schemas import NewOrder
 from app.cli import check_config
 from app.settings import Settings, load_settings
 from tests.service import ORDER, Sandbox, Service, service_running, settings_for
@@ -207,7 +208,7 @@ async def test_secrets_are_told_to_nobody(
     told = []
     async with service_running(settings) as service:
 
-        async def broken(*_: object) -> None:
+        def broken(_: NewOrder) -> None:
             raise RuntimeError("a bug")
 
         for headers in ({}, {"Authorization": "Bearer k-guess-5f1c"}, *(bearing(name) for name in KEYS)):
@@ -219,7 +220,7 @@ async def test_secrets_are_told_to_nobody(
             ):
                 told.append((await service.client.request(method, path, headers=headers)).text)
             told.append((await service.client.post("/orders", json=ORDER, headers=headers)).text)
-        monkeypatch.setattr("app.api.orders.create_order", broken)
+        monkeypatch.setattr(NewOrder, "to_domain", broken)
         told.append((await service.client.post("/orders", json=ORDER, headers=bearing("shop"))).text)
         assert "internal-error" in told[-1]
         told += [repr(service.wiring.settings), repr(service.wiring.database.engine), str(vars(service.wiring))]

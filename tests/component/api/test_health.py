@@ -25,6 +25,7 @@ async def test_readiness_shows_every_system_and_stays_green(service: Service, sa
     assert systems["insurance"]["reason"] == "http_503"
 
 
+@pytest.mark.rule("HC-4")
 async def test_a_required_system_turns_readiness_red(pg_dsn: str, sandbox: Sandbox) -> None:
     """A system that the configuration requires takes the replica out of traffic while it is down."""
     await sandbox.set("sber", mode="error")
@@ -44,9 +45,9 @@ async def test_a_missing_schema_turns_readiness_red(empty_dsn: str, sandbox: San
         assert "migrate" in answer.json()["problems"][0]
 
 
-@pytest.mark.rule("ISO-3")
-async def test_a_stalled_poller_turns_readiness_red(service: Service) -> None:
+async def test_a_stalled_poller_turns_readiness_red(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     """When a poller's loop dies, readiness is red within moments and green again once it is back."""
+    monkeypatch.setattr("app.loop.RESTART_FIRST", 1.0)
     loop = service.wiring.pollers["payment_task"].claiming
     assert loop._running is not None
     loop._running.cancel()
@@ -59,6 +60,7 @@ async def test_a_stalled_poller_turns_readiness_red(service: Service) -> None:
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.rule("WHERE-X1", "CB-X1")
 async def test_a_database_that_is_gone(service: Service, server_dsn: str, pg_dsn: str) -> None:
     """Without its database the service lives, is not ready, refuses orders with 503, and works on when it is back."""
     name = pg_dsn.rsplit("/", 1)[1].split("?", maxsplit=1)[0]
@@ -78,6 +80,7 @@ async def test_a_database_that_is_gone(service: Service, server_dsn: str, pg_dsn
     assert (await service.client.get("/health/ready")).status_code == 200
 
 
+@pytest.mark.rule("OBS-1", "ISO-3")
 async def test_metrics_name_every_system(service: Service) -> None:
     """After one order there are figures for each system and task table, under their names, and none carries an id."""
     order_id = await service.place()

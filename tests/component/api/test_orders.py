@@ -204,6 +204,7 @@ ERRORS: list[tuple[str, str, dict[str, Any], int]] = [
 ]
 
 
+@pytest.mark.rule("WHERE-4")
 async def test_every_error_is_a_problem(service: Service, subtests: pytest.Subtests) -> None:
     """Whatever is wrong, the answer is problem+json with the status in it and a text that says what."""
     for method, path, options, status in ERRORS:

@@ -1,12 +1,13 @@
 """Events in an outbox, and sinks that do what a test says."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import text
+from sqlalchemy.event import listen, remove
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db import Database
@@ -104,6 +105,21 @@ async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 10) -
 
 async def ended(database: Database) -> bool:
     return all(row.status != "PENDING" for row in await rows(database))
+
+
+@contextmanager
+def statements(database: Database) -> Iterator[list[str]]:
+    """The first word of each statement that the database's pool carries meanwhile."""
+    seen: list[str] = []
+
+    def note(_conn: object, _cursor: object, statement: str, *_: object) -> None:
+        seen.append(statement.split(maxsplit=1)[0])
+
+    listen(database.engine.sync_engine, "before_cursor_execute", note)
+    try:
+        yield seen
+    finally:
+        remove(database.engine.sync_engine, "before_cursor_execute", note)
 
 
 @asynccontextmanager

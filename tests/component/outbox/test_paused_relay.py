@@ -16,10 +16,10 @@ LEASE = 2.5
 
 
 async def relay_in_a_loop_of_its_own(dsn: str, sink: Script, done: threading.Event) -> None:
-    async with open_database(pg_settings(dsn), application_name="paused") as database:
-        async with relaying(database, sink, Rules(lease=LEASE, publish_timeout=0.5, poll_interval=0.1)):
-            while not done.is_set():
-                await asyncio.sleep(0.05)
+    rules = Rules(lease=LEASE, publish_timeout=0.5, poll_interval=0.1)
+    async with open_database(pg_settings(dsn), application_name="paused") as db, relaying(db, sink, rules):
+        while not done.is_set():
+            await asyncio.sleep(0.05)
 
 
 async def test_a_relay_paused_past_its_lease_doubles_nothing_but_the_same_event(

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from sqlalchemy import event as engine_event
 from sqlalchemy import text
 
 from app.db import Database
@@ -26,6 +25,7 @@ from tests.component.outbox.events import (
     new_orders,
     relaying,
     rows,
+    statements,
     until,
 )
 
@@ -175,10 +175,11 @@ async def test_an_outage_costs_no_attempts_and_hardly_any_statements(database: D
 
     sink = Script(act)
     async with relaying(database, sink, Rules(poll_interval=0.1)) as relay:
-        await asyncio.sleep(1)
-        assert len(sink.given) <= 4
-        relay.loop.ring()
-        await asyncio.sleep(0.1)
+        with statements(database) as seen:
+            await asyncio.sleep(1)
+            relay.loop.ring()
+            await asyncio.sleep(0.1)
+        assert seen == ["WITH", "UPDATE"]
         assert len(sink.given) <= 4
         assert {(r.status, r.attempts) for r in await rows(database)} == {("PENDING", 0)}
         is_open = False
@@ -200,7 +201,7 @@ async def test_an_announced_wait_is_honoured_within_the_cap(
     async with relaying(database, Script(act), Rules(backoff_cap=60)):
 
         async def tried() -> bool:
-            return (await rows(database))[0].last_error is not None
+            return bool((await rows(database))[0].last_error)
 
         await until(tried)
         assert least - 1 < (await rows(database))[0].due_in <= most
@@ -218,7 +219,7 @@ async def test_a_hanging_event_ends_at_its_timeout(database: Database) -> None:
     async with relaying(database, Script(act), Rules(publish_timeout=0.3)) as relay:
 
         async def settled() -> bool:
-            return sum(r.status == "PUBLISHED" for r in await rows(database)) == 11
+            return [r.status for r in await rows(database)].count("PUBLISHED") == 11
 
         await until(settled)
         assert relay.loop.alive
@@ -306,21 +307,16 @@ async def test_draining_lets_arrive_what_can_and_gives_back_the_rest(database: D
 async def test_a_batch_costs_two_statements_and_an_idle_relay_next_to_none(database: Database) -> None:
     """Fifty events of fifty orders are one claim and one settle; then one claim finds nothing, and there is silence."""
     await fill(database, 50)
-    statements: list[str] = []
-
-    @engine_event.listens_for(database.engine.sync_engine, "before_cursor_execute")
-    def seen(_conn: object, _cursor: object, statement: str, *_: object) -> None:
-        statements.append(statement.split()[0])
-
     sink = Script()
-    async with relaying(database, sink):
+    with statements(database) as seen:
+        async with relaying(database, sink):
 
-        async def published() -> bool:
-            return len(sink.taken) == 50
+            async def published() -> bool:
+                return len(sink.taken) == 50
 
-        await until(published)
-        await asyncio.sleep(1)
-    assert statements == ["WITH", "UPDATE", "WITH"]
+            await until(published)
+            await asyncio.sleep(1)
+    assert seen == ["WITH", "UPDATE", "WITH"]
 
 
 async def test_wakes_when_the_next_event_falls_due(database: Database) -> None:

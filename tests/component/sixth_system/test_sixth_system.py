@@ -1,4 +1,4 @@
-"""A sixth system, added as docs/add-a-system.md says, block by block and command by command, in a copy of the project."""
+"""A sixth system, added in a copy of the project as docs/add-a-system.md says: block by block, command by command."""
 
 import asyncio
 import json
@@ -141,7 +141,7 @@ def test_the_import_contracts_hold_for_the_sixth(alone: SystemAlone, file: str, 
 
 @pytest.mark.rule("ISO-3", "OAS-3", "RE-1", "RE-5", "ASYNC-1")
 async def test_orders_pass_through_six_systems(tmp_path: Path, server_dsn: str, pg_dsn: str) -> None:
-    """The step has its table and poller, fails visibly, is retried, and lets pass what was on its way before it came."""
+    """The step has its table and poller, fails visibly, is retried, and lets pass orders that were beyond it."""
     copy = Copy(tmp_path / "orders", {"ORDERS_PG__DSN": pg_dsn, "ORDERS_TEST_DSN": server_dsn})
     early = await order_that_waits_for_its_record(pg_dsn)
     for chapter in (QUESTION, SYSTEM, STEP, STAND_IN):

@@ -25,7 +25,7 @@ class Clock:
         return self.now
 
 
-@pytest.mark.rule("HC-2", "HC-X1")
+@pytest.mark.rule("HC-2", "HC-3", "HC-X1", "HC-X2")
 async def test_a_minute_of_readiness_is_three_probes() -> None:
     """1,000 checks within a minute, ten at a time, ask the system three times at most."""
     clock = Clock()
@@ -130,7 +130,7 @@ async def test_a_caller_that_leaves_does_not_end_the_probe() -> None:
     assert len(peer.received) == 1
 
 
-@pytest.mark.rule("HC-3", "ISO-2")
+@pytest.mark.rule("HC-3", "ISO-2", "CB-1", "OAS-1")
 async def test_a_probe_needs_none_of_the_slots_that_hang() -> None:
     """With as many calls hanging as the bulkhead allows and the breaker isolated, the probe still gets its answer."""
 

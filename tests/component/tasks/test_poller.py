@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
+from prometheus_client import REGISTRY
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -143,7 +144,7 @@ async def test_claims_no_more_than_it_has_slots_for(database: Database) -> None:
         await until(lambda: ended(database))
 
 
-@pytest.mark.rule("RE-4")
+@pytest.mark.rule("RE-4", "RE-5")
 async def test_exactly_twenty_attempts(database: Database) -> None:
     """A task whose calls never succeed is tried 20 times, not 19 or 21, and then fails once, with its effect."""
     await fill(database, 1)
@@ -381,10 +382,23 @@ async def test_an_attempt_never_outlives_its_lease(database: Database) -> None:
     assert 8.5 < budgets[0] <= 9
 
 
+@pytest.mark.rule("RE-5")
 async def test_a_failed_task_is_logged_as_an_error(database: Database, caplog: pytest.LogCaptureFixture) -> None:
-    """An operator finds the task, its order and the reason in one ERROR line."""
-    await fill(database, 1)
+    """An operator is told once: one ERROR line with the task, its order and the reason, and a metric to alert on."""
+    (task_id,) = await fill(database, 1)
+    labels = {"task": TABLE, "outcome": "failed"}
+    before = REGISTRY.get_sample_value("tasks_settled_total", labels) or 0
     with caplog.at_level(logging.ERROR):
         async with polling(database, Script(always(GivenUp("refused: no")))):
             await until(lambda: ended(database))
-    assert (await rows(database))[0].last_error == "refused: no"
+    (row,) = await rows(database)
+    assert row.last_error == "refused: no"
+    (line,) = [record.msg for record in caplog.records if record.levelno == logging.ERROR]
+    assert isinstance(line, dict)
+    assert {
+        "table": TABLE,
+        "task_id": task_id,
+        "order_id": row.order_id,
+        "reason": "refused: no",
+    }.items() <= line.items()
+    assert REGISTRY.get_sample_value("tasks_settled_total", labels) == before + 1

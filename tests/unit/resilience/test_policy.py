@@ -1,9 +1,10 @@
+import asyncio
 import dataclasses
 import logging
 
 import pytest
 
-from app.resilience import Policy, PolicySettings, PolicySnapshot, Unavailable
+from app.resilience import CallTimeout, Policy, PolicySettings, PolicySnapshot, Unavailable
 from app.resilience.events import Event
 
 
@@ -35,7 +36,7 @@ def test_a_new_policy_is_closed_and_idle() -> None:
 
 @pytest.mark.rule("WHERE-1")
 async def test_every_attempt_passes_budget_breaker_bulkhead_and_deadline() -> None:
-    """Inside the call a slot is taken; the breaker has its sample afterwards."""
+    """Inside the call a slot is taken, the breaker has its sample afterwards, and who does not answer is cut off."""
     policy = Policy("orderbook", PolicySettings())
 
     async def fn() -> int:
@@ -43,6 +44,11 @@ async def test_every_attempt_passes_budget_breaker_bulkhead_and_deadline() -> No
 
     assert await policy.call(fn, idempotent=True) == 1
     assert (policy.snapshot().in_use, policy.snapshot().samples) == (0, 1)
+    hasty = Policy("orderbook", PolicySettings(connect_timeout=0.01, read_timeout=0.02))
+    for budget, limit in ((None, "attempt"), (0.11, "budget")):
+        with pytest.raises(CallTimeout) as cut:
+            await hasty.call(asyncio.Event().wait, idempotent=False, budget=budget)
+        assert cut.value.limit == limit
 
 
 @pytest.mark.rule("OBS-X1")
