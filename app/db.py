@@ -71,9 +71,14 @@ class Database:
         """Open a connection for LISTEN, around the pooler if there is a way; the caller closes it."""
         return await self._connect(self.direct_dsn, self._pg.statement_timeout)
 
+    @property
+    def has_own_sessions(self) -> bool:
+        """Whether there is a way to a session that stays one's own: LISTEN and a migration's lock need one."""
+        return not self._shares_sessions(self.direct_dsn)
+
     def migration_engine(self) -> AsyncEngine:
         """An engine without pool or statement timeout. Raises ConfigError when PgBouncer is in its way."""
-        if self._pg.pgbouncer and self.direct_dsn == self.dsn:
+        if not self.has_own_sessions:
             raise ConfigError(
                 ["pg.direct_dsn: needed to migrate when pg.pgbouncer is true. Set it to bypass PgBouncer"]
             )
@@ -108,20 +113,30 @@ class Database:
             dsn,
             timeout=self._pg.connect_timeout,
             command_timeout=None if statement_timeout is None else statement_timeout + COMMAND_MARGIN,
-            server_settings={"application_name": self._application_name} | self._session(dsn, statement_timeout),
+            **self._session(dsn, statement_timeout),
         )
 
-    def _session(self, dsn: str, statement_timeout: float | None) -> dict[str, str]:
-        """A session's limits. PgBouncer refuses to carry them: behind it they belong to the database role."""
-        if self._pg.pgbouncer and dsn == self.dsn:
-            return {}
-        return {
+    def _shares_sessions(self, dsn: str) -> bool:
+        """Whether PgBouncer gives every transaction whichever session is free, with what others left in it."""
+        return self._pg.pgbouncer and dsn == self.dsn
+
+    def _session(self, dsn: str, statement_timeout: float | None) -> dict[str, Any]:
+        """A session's limits. PgBouncer refuses to carry them: behind it they belong to the database role.
+
+        Nor does every PgBouncer carry named statements. Without asyncpg's cache all are unnamed and are sent along with
+        each execution, in the same packet.
+        """
+        name = {"application_name": self._application_name}
+        if self._shares_sessions(dsn):
+            return {"server_settings": name, "statement_cache_size": 0}
+        limits = {
             "statement_timeout": _milliseconds(statement_timeout or 0),
             "lock_timeout": _milliseconds(self._pg.lock_timeout),
             "idle_in_transaction_session_timeout": _milliseconds(self._pg.idle_in_transaction_timeout),
             "timezone": "UTC",
             "jit": "off",
         }
+        return {"server_settings": name | limits}
 
 
 @asynccontextmanager

@@ -50,6 +50,7 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
+        await asyncio.sleep(0)  # a SIGTERM from before this server could hear it ends the start here: nothing is open
         await super().startup(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:

@@ -4,6 +4,8 @@ Deadlines and repetition are the service's own, and so are the sums of slots and
 each system has to itself: pool, bulkhead, breaker and poller. Started as `python -m benchmarks.shared serve`.
 """
 
+import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import cache
@@ -40,14 +42,14 @@ class EveryTask:
     table = "every_task"
 
     def __init__(self, queues: Sequence[TaskQueue], works: Mapping[str, StepWork]) -> None:
-        self._queues, self._works = [*queues], works
+        self._queues, self._works = deque(queues), works
         self._owners: dict[str, TaskQueue] = {}
 
     async def claim(self, batch: int, lease: float) -> Claim:
         tasks: list[Task] = []
         due: list[float] = []
-        self._queues.append(self._queues.pop(0))
-        for queue in self._queues:
+        self._queues.rotate()
+        for queue in tuple(self._queues):
             if len(tasks) == batch:
                 break
             claim = await queue.claim(batch - len(tasks), lease)
@@ -57,11 +59,9 @@ class EveryTask:
         return Claim(tasks, min(due, default=None))
 
     async def settle(self, settlements: Sequence[Settlement], apply: Apply) -> set[int]:
-        held: set[int] = set()
-        for queue in self._queues:
-            own = [s for s in settlements if self._owners[s.task.key] is queue]
-            held |= await queue.settle(own, self._works[queue.table].apply) if own else set()
-        return held
+        owned = {queue: [s for s in settlements if self._owners[s.task.key] is queue] for queue in self._queues}
+        settling = [queue.settle(own, self._works[queue.table].apply) for queue, own in owned.items() if own]
+        return set().union(*await asyncio.gather(*settling))
 
     async def attempt(self, task: Task, budget: float) -> Outcome:
         return await self._work(task).attempt(task, budget)

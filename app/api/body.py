@@ -1,7 +1,6 @@
 """Reading a request's JSON body: once, in bounds, straight into the type that the operation wants."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any, TypeVar
 
@@ -10,37 +9,33 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import ClientDisconnect
 
 from app.api.problems import ProblemError, invalid
-from app.api.wired import Wired
+from app.api.wired import wiring_of
 
 Body = TypeVar("Body", bound=BaseModel)
 
 
-def json_body(model: type[Body]) -> Callable[[Request, Wired], Awaitable[Body]]:
-    """Make a dependency that gives the body as a `model`; raises 400, 408, 413, 415 and 422 problems."""
-
-    async def read(request: Request, wiring: Wired) -> Body:
-        media_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
-        if media_type != "application/json":
-            raise _wrong_type(media_type)
-        limits = wiring.settings.api
-        try:
-            async with asyncio.timeout(limits.body_timeout):
-                content = await _content(request, limits.max_body_bytes)
-        except TimeoutError:
-            detail = f"The body did not arrive within {limits.body_timeout:g} s."
-            raise ProblemError(HTTPStatus.REQUEST_TIMEOUT, "request-timeout", detail) from None
-        except ClientDisconnect:
-            raise ProblemError(HTTPStatus.BAD_REQUEST, "cut-short", "The connection ended before the body.") from None
-        try:
-            return model.model_validate_json(content)
-        except ValidationError as error:
-            raise invalid(error.errors(include_url=False, include_input=False)) from None
-
-    return read
+async def read_json(request: Request, model: type[Body]) -> Body:
+    """Read the body as a `model`; raises 400, 408, 413, 415 and 422 problems."""
+    media_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    if media_type != "application/json":
+        raise _wrong_type(media_type)
+    limits = wiring_of(request).settings.api
+    try:
+        async with asyncio.timeout(limits.body_timeout):
+            content = await _content(request, limits.max_body_bytes)
+    except TimeoutError:
+        detail = f"The body did not arrive within {limits.body_timeout:g} s."
+        raise ProblemError(HTTPStatus.REQUEST_TIMEOUT, "request-timeout", detail) from None
+    except ClientDisconnect:
+        raise ProblemError(HTTPStatus.BAD_REQUEST, "cut-short", "The connection ended before the body.") from None
+    try:
+        return model.model_validate_json(content)
+    except ValidationError as error:
+        raise invalid(error.errors(include_url=False, include_input=False)) from None
 
 
 def documented(model: type[BaseModel]) -> dict[str, Any]:
-    """What OpenAPI says of a body that `json_body` reads."""
+    """What OpenAPI says of a body that `read_json` reads."""
     schema = {"$ref": f"#/components/schemas/{model.__name__}"}
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 

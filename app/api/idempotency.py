@@ -3,9 +3,8 @@
 import re
 from hashlib import sha256
 from http import HTTPStatus
-from typing import Annotated
 
-from fastapi import Depends, Request
+from fastapi import Request
 from pydantic import BaseModel
 
 from app.api.problems import ProblemError
@@ -28,7 +27,8 @@ PARAMETER = {
 _VALUE = re.compile(r'"((?:[!#-\[\]-~]|\\["\\])+)"|([!#-~][!-~]*)')
 
 
-async def _key(request: Request) -> str | None:
+def idempotency_key(request: Request) -> str | None:
+    """The key that the client gives its request, without its quotes; raises a 400 problem."""
     sent = request.headers.getlist(NAME)
     if not sent:
         return None
@@ -38,10 +38,6 @@ async def _key(request: Request) -> str | None:
     if key is None or len(key) > LONGEST:
         raise ProblemError(HTTPStatus.BAD_REQUEST, "idempotency-key-malformed", f"{NAME} must be one value: {FORM}.")
     return key
-
-
-IdempotencyKey = Annotated[str | None, Depends(_key)]
-"""The key that the client gives its request, without its quotes; raises a 400 problem."""
 
 
 def fingerprint(body: BaseModel) -> bytes:

@@ -4,14 +4,14 @@ import math
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Response
+from fastapi import APIRouter, Path, Request, Response
 
 from app.api.auth import REFUSALS, OrderReader, OrderWriter
-from app.api.body import documented, json_body
-from app.api.idempotency import PARAMETER, IdempotencyKey, fingerprint, key_problem
+from app.api.body import documented, read_json
+from app.api.idempotency import PARAMETER, fingerprint, idempotency_key, key_problem
 from app.api.problems import ProblemError, not_found, problem_answers
 from app.api.schemas import Int64, NewOrder, OrderView, Queued, order_view, step_view
-from app.api.wired import Wired
+from app.api.wired import Wired, wiring_of
 from app.observability.traces import current_traceparent
 from app.orders.create import KeyInFlight, KeyReused, Placement
 from app.orders.idempotency import Key
@@ -41,17 +41,13 @@ router = APIRouter(
     ),
     openapi_extra={**documented(NewOrder), "parameters": [PARAMETER]},
 )
-async def place_order(
-    caller: OrderWriter,
-    key: IdempotencyKey,
-    order: Annotated[NewOrder, Depends(json_body(NewOrder))],
-    wiring: Wired,
-    response: Response,
-) -> Queued:
+async def place_order(request: Request, response: Response, caller: OrderWriter) -> Queued:
     """Save the order and queue its journey. The answer comes once both are safe; the journey goes on by itself.
 
     With the same `Idempotency-Key` and body again, it gives the first answer again and `Idempotent-Replayed: true`.
     """
+    wiring, key = wiring_of(request), idempotency_key(request)
+    order = await read_json(request, NewOrder)
     if not caller.acts_for(order.customer_id):
         detail = f"The key {caller.name} may not act for the customer {order.customer_id}."
         raise ProblemError(HTTPStatus.FORBIDDEN, "forbidden", detail)

@@ -18,11 +18,12 @@ NEWEST = 2**63 - 1
 """Above every task's id but the very last that there can be."""
 
 # One statement claims and tells when to look again. The rows' status does not change: if their worker dies, the lease
-# runs out and they are simply due. `= ANY (ARRAY(...))` keeps the update on the primary key whatever the statistics.
+# runs out and they are simply due. `= ANY (ARRAY(...))` keeps the update on the primary key whatever the statistics. No
+# row's count can overflow: the rows claimed along with it would be stuck.
 _CLAIM = """
 WITH claimed AS (
-  UPDATE {table} SET next_attempt_at = now() + make_interval(secs => :lease), retry_count = retry_count + 1,
-         lease_token = lease_token + 1, updated_at = now()
+  UPDATE {table} SET next_attempt_at = now() + make_interval(secs => :lease), lease_token = lease_token + 1,
+         retry_count = least(retry_count, 2147483646) + 1, updated_at = now()
   WHERE task_id = ANY (ARRAY(
     SELECT task_id FROM {table}
     WHERE status IN ('PENDING', 'IN_PROGRESS') AND next_attempt_at <= now()

@@ -93,7 +93,7 @@ class Scene:
         try:
             async with asyncio.timeout(seconds):
                 while not await self.value(sql, **values):
-                    await asyncio.sleep(0.03)
+                    await asyncio.sleep(0.05)
         except TimeoutError:
             raise AssertionError(f"not within {seconds:g} s: {sql}") from None
 
@@ -137,7 +137,7 @@ class Scene:
         while True:
             with suppress(DBAPIError, OSError):
                 self.seen += await self.violated()
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0.5)
 
 
 @asynccontextmanager

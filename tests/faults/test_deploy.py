@@ -20,7 +20,7 @@ from tests.service import ORDER
 
 pytestmark = pytest.mark.slow
 
-ORDERS, CLIENTS = 1000, 8
+ORDERS, COMPLETED, CLIENTS = 1000, 200, 8
 
 
 @pytest.mark.parametrize("sign", ["", "serving"])
@@ -35,12 +35,16 @@ async def test_a_stop_in_the_first_moments(pg_dsn: str, tmp_path: Path, sign: st
             process = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", "app", "serve", "--port", "0"), env=environ, stdout=output, stderr=output
             )
-        async with asyncio.timeout(60):
-            while sign not in log.read_text():
-                await asyncio.sleep(0.02)
-        await asyncio.sleep(after)
-        process.terminate()
-        async with asyncio.timeout(30):
+        try:
+            async with asyncio.timeout(60):
+                while sign not in log.read_text():
+                    await asyncio.sleep(0.02)
+                await asyncio.sleep(after)
+                process.terminate()
+                await process.wait()
+        finally:
+            if process.returncode is None:
+                process.kill()
             code = await process.wait()
         assert code in {0, 128 + signal.SIGTERM, -signal.SIGTERM}, log.read_text()
         assert "Traceback" not in log.read_text()
@@ -61,18 +65,21 @@ async def test_a_rolling_restart(scene: Scene, tmp_path: Path) -> None:
             assert await to_thread(replicas[place].terminate) == 0
             replicas[place] = successor
         await placing
-        await scene.ends(60)
+        await scene.ends(60, status=("COMPLETED", "REJECTED"))
         assert await asyncio.gather(*(to_thread(replica.terminate) for replica in replicas)) == [0, 0, 0]
 
 
 async def place_all(scene: Scene, replicas: list[Process]) -> None:
-    """Place the orders, a few at a time, in turn at whatever replicas there are."""
+    """Place the orders, a few at a time, in turn at whatever replicas there are; most of them will be rejected."""
     turn = count()
     async with HttpxAiohttpClient() as client:
 
         async def place_some() -> None:
             while len(scene.placed) < ORDERS:
                 scene.placed.append(await place_one(client, replicas, turn))
+                if len(scene.placed) == COMPLETED:
+                    await scene.sandbox.set("insurance", outcome="REJECTED")
+                await asyncio.sleep(0.08)
 
         async with asyncio.TaskGroup() as group:
             for _ in range(CLIENTS):

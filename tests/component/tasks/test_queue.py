@@ -72,6 +72,14 @@ async def test_a_claim_leases_due_rows_oldest_first(database: Database, queue: T
     assert 28 < claimed.due_in <= 30
 
 
+async def test_a_count_at_its_limit_holds_up_nobody(database: Database, queue: TaskQueue) -> None:
+    """A row whose attempts cannot be counted any further is claimed like the others, and harms none of them."""
+    ids = await fill(database, queue, 2)
+    await run(database, "UPDATE order_confirmation_task SET retry_count = 2147483647 WHERE task_id = :id", id=ids[0])
+    claimed = {t.task_id: t.attempt for t in (await queue.claim(2, 30)).tasks}
+    assert claimed == {ids[0]: 2**31 - 1, ids[1]: 1}
+
+
 async def test_replicas_claim_different_rows(database: Database, queue: TaskQueue) -> None:
     """Claims that run at the same time share the rows out; none is taken twice, none is waited for."""
     await fill(database, queue, 40)

@@ -148,9 +148,10 @@ async def test_own_queueing_is_not_slowness() -> None:
     clock = Clock()
     settings = PolicySettings(max_concurrent=1, breaker={"slow_call_rate": 1.0, "minimum_calls": 1, "window": 1})
     policy = Policy("insurance", settings, clock)
-    first, second = await hold(policy, 2)
-    assert policy.snapshot().waiting == 1
-    clock.now += 1.5
-    await first.end()
-    await second.end()
+    first, second, third = await hold(policy, 3)
+    assert policy.snapshot().waiting == 2
+    for call in (first, second):
+        clock.now += 1
+        await call.end()
+    await third.end()
     assert state(policy) == "closed"
