@@ -27,6 +27,7 @@ from app.main import create_app, create_server
 from app.observability.logs import configure_logs
 from app.occupied import Occupied, hold, listen, no_address
 from app.orders.intervene import NotFailed, retry_step, step_of
+from app.orders.order import WrongMove
 from app.orders.invariants import INVARIANTS, Violation, violations
 from app.sandbox import server as sandbox_server
 from app.settings import ConfigError, Settings, load_settings
@@ -254,6 +255,8 @@ async def _retry(settings: Settings, task: str, task_id: int) -> str:
         assert step is not None
         try:
             order = await retry_step(wiring.database.engine, wiring.queues, step, task_id)
+        except WrongMove as error:
+            raise CannotRun(f"{error}: nothing was changed") from None
         except NotFailed:
             raise CannotRun(f"{task} has no FAILED task {task_id}: nothing was changed") from None
     return f"task {task_id} of {task} is due now, order {order.id} is {order.status}"

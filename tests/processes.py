@@ -14,8 +14,10 @@ from pathlib import Path
 
 import httpx
 
+from app.sandbox.contracts import CONTRACTS
+
 ROOT = Path(__file__).resolve().parents[1]
-SYSTEMS = ("insurance", "sber", "receipt", "odnakassa", "orderbook")
+SYSTEMS = tuple(contract.name for contract in CONTRACTS)
 
 
 def free_port() -> int:

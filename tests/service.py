@@ -9,11 +9,12 @@ from typing import Any
 from httpx_aiohttp import HttpxAiohttpClient
 
 from app.main import Server, create_server
+from app.sandbox.contracts import CONTRACTS
 from app.sandbox.server import running_sandbox
 from app.settings import Settings, load_settings
 from app.wiring import Role, Wiring
 
-SYSTEMS = ("insurance", "sber", "receipt", "odnakassa", "orderbook")
+SYSTEMS = tuple(contract.name for contract in CONTRACTS)
 
 ORDER: dict[str, Any] = {
     "customerId": "c-42",

@@ -55,9 +55,9 @@ def test_check_config_shows_how_the_pools_add_up() -> None:
     done = run("check-config")
     assert (done.returncode, done.stderr) == (0, "")
     rows = re.findall(r"(\w+) +│ (\d+) +│ (\d+) +│ (\d+) +│ (\d+)", done.stdout)
-    assert rows[0] == ("insurance", "8", "10", "10", "30")
+    assert rows[0] == ("insurance", "8", "10", "10", "40")
     assert [row[0] for row in rows] == ["insurance", "sber", "receipt", "odnakassa", "orderbook"]
-    assert "pools: 30 <= pg.pool.max/2 = 60/2 = 30" in done.stdout
+    assert "pools: 30 <= pg.pool.max/2 = 80/2 = 40" in done.stdout
     assert "\x1b" not in done.stdout
 
 

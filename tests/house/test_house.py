@@ -54,6 +54,7 @@ def texts() -> Iterator[tuple[str, str]]:
 
 
 FILES = list(files())
+SYSTEMS = sorted(path.name for path in (ROOT / "app/systems").iterdir() if path.is_dir() and path.name[0] != "_")
 APP = [path for path in FILES if named(path).startswith("app/") and path.suffix == ".py"]
 
 
@@ -71,12 +72,21 @@ def test_documented_places_exist(place: str) -> None:
     assert (ROOT / place).exists()
 
 
-@pytest.mark.parametrize("system", ["insurance", "sber", "receipt", "odnakassa", "orderbook"])
+@pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.rule("ISO-3", "OAS-3")
 def test_system_folders_have_the_same_files(system: str) -> None:
     """Who has read one system's folder has read all of them, and each holds the system's own contract."""
     found = {path.name for path in (ROOT / "app/systems" / system).iterdir() if path.is_file()}
     assert found == {"__init__.py", "adapter.py", "wire.py", "openapi.yml"}
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.rule("OAS-4")
+def test_a_system_folder_knows_no_other(system: str) -> None:
+    """The import contracts guard adapters and wire types by pattern; that a wire type is one's own is left to this."""
+    sources = [path.read_text() for path in (ROOT / "app/systems" / system).glob("*.py")]
+    named_systems = {name for source in sources for name in re.findall(r"app\.systems\.(\w+)", source)} & {*SYSTEMS}
+    assert named_systems <= {system}
 
 
 @pytest.mark.parametrize("page", [named(path) for path in FILES if path.suffix == ".md"])

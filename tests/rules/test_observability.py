@@ -148,6 +148,6 @@ def test_the_quietest_service_still_tells(pg_dsn: str, tmp_path: Path) -> None:
             metrics = Shown(httpx.get(f"{worker.url}/metrics", trust_env=False).text)
             return metrics.value("circuit_breaker_transitions_total", system="insurance", to="open") == 1
 
-        wait_until(opened, 15, "the insurance's breaker opens")
+        wait_until(opened, 30, "the insurance's breaker opens")
         lines: list[dict[str, Any]] = [json.loads(line) for line in worker.log.read_text().splitlines()]
     assert [line["system"] for line in lines if line["event"] == "breaker changed"] == ["insurance"]

@@ -91,16 +91,16 @@ def run(pg_dsn: str, tmp_path: Path) -> Iterator[Processes]:
 @pytest.mark.rule("SHUT-CFG", "SHUT-HTTP", "SHUT-OBS")
 def test_readiness_first_then_the_listener_then_the_rest(run: Processes) -> None:
     """At the signal readiness turns red while requests are served; then new ones are refused and open ones end."""
-    run.environ |= {"ORDERS_SHUTDOWN__LEAD": "1.5"}
+    run.environ |= {"ORDERS_SHUTDOWN__LEAD": "3"}
     run.sandbox()
     service = run.serve()
     with half_sent_order(service) as in_flight:
         service.popen.terminate()
-        wait_until(lambda: get(service, "/health/ready").status_code == 503, 1.5, "readiness is red")
+        wait_until(lambda: get(service, "/health/ready").status_code == 503, 3, "readiness is red")
         assert get(service, "/health/ready").json()["problems"] == ["the service is stopping"]
         assert get(service, "/health/live").status_code == 200
         assert place(service, 1)
-        wait_until(lambda: refuses_connections(service), 5, "the listener is closed")
+        wait_until(lambda: refuses_connections(service), 6, "the listener is closed")
         assert service.popen.poll() is None
         in_flight.sendall(ORDER_BODY[-1:])
         answer = in_flight.recv(65_536)
@@ -114,7 +114,7 @@ def test_readiness_first_then_the_listener_then_the_rest(run: Processes) -> None
         ("stopped", "info"),
     ]
     assert told[0]["signal"] == "SIGTERM"
-    assert 1.5 <= told[2]["seconds"] < 30
+    assert 3 <= told[2]["seconds"] < 30
 
 
 @pytest.mark.slow

@@ -48,6 +48,7 @@ async def test_a_missing_schema_turns_readiness_red(empty_dsn: str, sandbox: San
 async def test_a_stalled_poller_turns_readiness_red(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     """When a poller's loop dies, readiness is red within moments and green again once it is back."""
     monkeypatch.setattr("app.loop.RESTART_FIRST", 1.0)
+    monkeypatch.setattr("app.loop.RESTART_CAP", 0.0)  # any failure counts as the first one
     loop = service.wiring.pollers["payment_task"].claiming
     assert loop._running is not None
     loop._running.cancel()
