@@ -27,8 +27,8 @@ from app.main import create_app, create_server
 from app.observability.logs import configure_logs
 from app.occupied import Occupied, hold, listen, no_address
 from app.orders.intervene import NotFailed, retry_step, step_of
-from app.orders.order import WrongMove
 from app.orders.invariants import INVARIANTS, Violation, violations
+from app.orders.order import WrongMove
 from app.sandbox import server as sandbox_server
 from app.settings import ConfigError, Settings, load_settings
 from app.tasks.task import ACTIVE, TaskStatus

@@ -24,6 +24,7 @@ from app.db import Database, migrate, open_database
 from app.embedded import EmbeddedPostgres
 from app.observability.logs import route_structlog
 from app.settings import PgSettings, load_settings
+from tests import scenarios
 
 IMAGE = "postgres:18"
 DSN = "ORDERS_TEST_DSN"
@@ -86,6 +87,7 @@ def wheel() -> Iterator[str]:
 def pytest_configure(config: pytest.Config) -> None:
     """Route our log lines to pytest; with several workers the controller opens the one server that all of them use."""
     route_structlog()
+    config.pluginmanager.register(scenarios)
     with warnings.catch_warnings(action="ignore", category=ResourceWarning):
         config.stash[CHOSEN] = choose_server()
         gc.collect()  # docker's client forgets its socket when nobody answers

@@ -1,5 +1,10 @@
-import pytest, asyncio
+import asyncio
+
+import pytest
+
 from tests.service import *
+
+
 @pytest.mark.parametrize("max_prepared_statements", [0, 200])
 async def test_x(through, pg_dsn):
     async with sandbox_running() as sandbox:
