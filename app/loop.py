@@ -24,7 +24,7 @@ class Loop:
         self.restarts = 0
         self._last_failure: type[Exception] | None = None
         self._beaten = time.monotonic()
-        self._bell = asyncio.Event()
+        self._bell, self._stop_asked = asyncio.Event(), asyncio.Event()
         self._running: asyncio.Task[None] | None = None
         self._keeper: asyncio.Task[None] | None = None
 
@@ -53,15 +53,12 @@ class Loop:
 
     async def rest(self, seconds: float) -> None:
         """Sleep until `seconds` have passed, or someone rings."""
-        try:
-            async with asyncio.timeout(seconds):
-                await self._bell.wait()
-        except TimeoutError:
-            pass
+        await _within(seconds, self._bell)
 
     def stop(self) -> None:
         """Ask the body to end after its current turn."""
         self.stopping = True
+        self._stop_asked.set()
         self.ring()
 
     async def stopped(self, within: float) -> None:
@@ -87,8 +84,7 @@ class Loop:
             pause = RESTART_FIRST if time.monotonic() - began > RESTART_CAP else min(pause * 2, RESTART_CAP)
             self.restarts += 1
             log.error("loop ended, starting it again", loop=self.name, pause=pause, restarts=self.restarts)
-            self.listen()
-            await self.rest(pause)
+            await _within(pause, self._stop_asked)  # not the bell: work that waits must not shorten the backoff
 
     async def _guarded(self) -> None:
         try:
@@ -97,3 +93,11 @@ class Loop:
             news = type(error) is not self._last_failure
             self._last_failure = type(error)
             log.error("loop failed", loop=self.name, error=repr(error), exc_info=error if news else None)  # noqa: TRY400
+
+
+async def _within(seconds: float, event: asyncio.Event) -> None:
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        pass

@@ -92,8 +92,12 @@ class Wiring:
     def start(self) -> None:
         for poller in self.pollers.values():
             poller.start()
-        for loop in (self.relay.loop, self.listener.loop, self.retention.loop, self.figures):
+        for loop in (self.relay.loop, self.retention.loop, self.figures):
             loop.start()
+        if self.database.has_own_sessions:
+            self.listener.loop.start()
+        else:
+            log.warning("polling alone finds work: notifications do not pass PgBouncer, and pg.direct_dsn is not set")
 
     def quiesce(self) -> None:
         """The service is about to stop: readiness turns red and nothing more is claimed. Safe from a signal handler."""

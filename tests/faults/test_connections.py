@@ -9,6 +9,7 @@ from app.settings import PoolSettings, Settings
 from app.tasks.queue import Claim
 from tests.faults.proxy import proxy_to_postgres
 from tests.faults.scene import TABLES, Scene
+from tests.faults.short import SHORT
 from tests.service import service_running, settings_for
 
 HUNDRED_AT_ONCE = {
@@ -99,7 +100,7 @@ async def test_a_thousand_errors_in_a_row_end_nothing(scene: Scene, monkeypatch:
 async def test_an_outage_is_not_answered_with_a_storm(scene: Scene) -> None:
     """While the database refuses connections each loop asks for one less and less often."""
     async with proxy_to_postgres(scene.dsn) as (postgres, dsn):
-        settings = settings_for(dsn, scene.sandbox.url, EVERY_SECOND)
+        settings = settings_for(dsn, scene.sandbox.url, SHORT)
         async with service_running(settings) as service:
             await scene.place(service.client, 3)
             await scene.until("SELECT count(*) = 3 FROM orders WHERE status = 'COMPLETED'")

@@ -87,9 +87,8 @@ async def test_a_pod_that_comes_back_is_nobody_special(scene: Scene, run: Proces
     assert await scene.value("SELECT min(at) FROM second_claim") >= lease_ends
 
 
-@pytest.mark.parametrize("operator", [False, True], ids=["alone", "after a reset by an operator"])
-async def test_a_replica_that_stood_still_past_its_lease(scene: Scene, run: Processes, operator: bool) -> None:
-    """Stopped in the middle of a call, it comes back when others have done its row, and changes nothing any more."""
+async def stopped_in_a_call(scene: Scene, run: Processes) -> tuple[Process, Process]:
+    """Two replicas, the first of which stands still in the middle of its call for an order."""
     run.environ |= {"ORDERS_TASKS__ORDER_CONFIRMATION_TASK__MAX_ATTEMPTS": "2"}
     first, second = await two(run)
     second.pause()
@@ -99,20 +98,41 @@ async def test_a_replica_that_stood_still_past_its_lease(scene: Scene, run: Proc
     while not (await scene.sandbox.control("insurance"))["counters"]["calls"]["POST /applications"]:
         await asyncio.sleep(0.01)
     first.pause()
-    await scene.sandbox.set("insurance", mode="error" if operator else "ok")
+    return first, second
+
+
+async def loses_its_lease(process: Process) -> None:
+    async with asyncio.timeout(15):
+        while await leases_lost(process) < 1:
+            await asyncio.sleep(0.1)
+
+
+async def test_a_replica_that_stood_still_past_its_lease(scene: Scene, run: Processes) -> None:
+    """It comes back when another one has done its row, and changes nothing any more."""
+    first, second = await stopped_in_a_call(scene, run)
+    await scene.sandbox.set("insurance", mode="ok")
     second.resume()
-    if operator:
-        await scene.until("SELECT status = 'FAILED' FROM order_confirmation_task")
-        await scene.sandbox.set("insurance", mode="ok")
-        task_id = await scene.value("SELECT task_id FROM order_confirmation_task")
-        await to_thread(run.run, "tasks", "retry", "order_confirmation_task", str(task_id))
     await scene.until("SELECT status = 'COMPLETED' FROM orders")
     told = await scene.rows("SELECT event_id, type FROM outbox_event ORDER BY sequence")
     first.resume()
-    async with asyncio.timeout(15):
-        while await leases_lost(first) < 1:
-            await asyncio.sleep(0.1)
+    await loses_its_lease(first)
     assert await scene.rows("SELECT event_id, type FROM outbox_event ORDER BY sequence") == told
+    await scene.ends()
+
+
+async def test_a_replica_that_stood_still_past_an_operators_reset(scene: Scene, run: Processes) -> None:
+    """It comes back to a row that has failed and was given all its attempts again, and is refused all the same."""
+    first, second = await stopped_in_a_call(scene, run)
+    await scene.sandbox.set("insurance", mode="error")
+    second.resume()
+    await scene.until("SELECT status = 'FAILED' FROM order_confirmation_task")
+    second.pause()
+    await scene.sandbox.set("insurance", mode="ok")
+    task_id = await scene.value("SELECT task_id FROM order_confirmation_task")
+    await to_thread(run.run, "tasks", "retry", "order_confirmation_task", str(task_id))
+    first.resume()
+    await loses_its_lease(first)
+    second.resume()
     await scene.ends()
 
 

@@ -1,4 +1,4 @@
-"""A PgBouncer of our own before the tests' server, in transaction mode and with few sessions to share."""
+"""A PgBouncer before a database of the tests' server: in transaction mode, and with few sessions to share."""
 
 import os
 import re
@@ -7,7 +7,6 @@ import socket
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -16,35 +15,25 @@ import pytest
 from tests.processes import free_port, wait_until
 
 PROGRAM = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
-KEEPS_STATEMENTS = (1, 21)
-"""The version from which on PgBouncer carries a client's prepared statements from session to session."""
 
 SESSIONS = 8
-"""How many sessions the clients of one database share: fewer than a service's pool has connections."""
+"""All clients share so many sessions of PostgreSQL: a service's pool has more connections than that."""
 
-
-@dataclass(frozen=True)
-class Bouncer:
-    port: int
-
-    def through(self, dsn: str) -> str:
-        """The DSN's database by way of PgBouncer; as whom it logs in there is its own configuration's business."""
-        return f"postgresql://anybody@127.0.0.1:{self.port}{urlsplit(dsn).path}?sslmode=disable"
+KNOWS_STATEMENTS = (1, 21)
+"""From this version on PgBouncer has the setting max_prepared_statements."""
 
 
 @contextmanager
-def bouncing(server_dsn: str, directory: Path, *, max_prepared_statements: int) -> Iterator[Bouncer]:
-    """Run a PgBouncer; skips the test where none is installed, or one that is too old for what is asked of it."""
+def bouncing(dsn: str, directory: Path, *, max_prepared_statements: int) -> Iterator[str]:
+    """Run a PgBouncer before the DSN's database; yields the DSN that leads through it.
+
+    Skips the test where no PgBouncer is installed, or one that is too old for what is asked of it.
+    """
     if PROGRAM is None:
-        pytest.skip("pgbouncer is not installed: apt-get install pgbouncer")
-    statements = {"max_prepared_statements": max_prepared_statements}
-    if (found := version(PROGRAM)) < KEEPS_STATEMENTS:
-        if max_prepared_statements:
-            pytest.skip(f"pgbouncer {'.'.join(map(str, found))} knows no max_prepared_statements")
-        statements = {}
+        pytest.skip("pgbouncer is not installed (apt-get install pgbouncer)")
     port, config, log = free_port(), directory / "pgbouncer.ini", directory / "pgbouncer.log"
-    config.write_text(configuration(server_dsn, {"listen_port": port, **statements}))
-    account = ["-u", "nobody"] if os.geteuid() == 0 else []
+    config.write_text(configuration(dsn, {"listen_port": port} | statements(PROGRAM, max_prepared_statements)))
+    account = ["-u", "nobody"] if os.geteuid() == 0 else []  # it refuses to run as root
     with log.open("wb") as output:
         popen = subprocess.Popen([PROGRAM, *account, config], stdout=output, stderr=subprocess.STDOUT)
 
@@ -56,32 +45,43 @@ def bouncing(server_dsn: str, directory: Path, *, max_prepared_statements: int) 
 
     try:
         wait_until(listens, 10, "pgbouncer listens")
-        yield Bouncer(port)
+        yield f"postgresql://anybody@127.0.0.1:{port}{urlsplit(dsn).path}?sslmode=disable"
     finally:
         popen.kill()
         popen.wait()
 
 
-def version(program: str) -> tuple[int, int]:
+def statements(program: str, most: int) -> dict[str, int]:
+    """The setting max_prepared_statements, if this PgBouncer knows it; without it, it behaves as with 0."""
     told = subprocess.run([program, "--version"], check=True, capture_output=True, text=True).stdout
-    found = re.search(r"(\d+)\.(\d+)", told)
-    assert found is not None, told
-    return int(found[1]), int(found[2])
+    version = re.search(r"(\d+)\.(\d+)", told)
+    assert version is not None, told
+    if (int(version[1]), int(version[2])) >= KNOWS_STATEMENTS:
+        return {"max_prepared_statements": most}
+    if most:
+        pytest.skip(f"pgbouncer {version[0]} has no max_prepared_statements; 1.21 has")
+    return {}
 
 
-def configuration(server_dsn: str, more: dict[str, int]) -> str:
-    server = " ".join(f"{key}={quoted(value)}" for key, value in address(server_dsn).items())
-    settings = {
-        "listen_addr": "127.0.0.1",
-        "unix_socket_dir": "",
-        "auth_type": "any",
-        "pool_mode": "transaction",
-        "default_pool_size": SESSIONS,
-        "max_client_conn": 500,
-        **more,
-    }
-    lines = [f"{key} = {value}" for key, value in settings.items()]
-    return "\n".join(["[databases]", f"* = {server}", "[pgbouncer]", *lines, ""])
+def configuration(dsn: str, settings: dict[str, int]) -> str:
+    """Whoever comes is let in, and is at the server whom the DSN names."""
+    doubled = {name: value.replace("'", "''") for name, value in address(dsn).items()}
+    server = " ".join(f"{name}='{value}'" for name, value in doubled.items())
+    return "\n".join(
+        [
+            "[databases]",
+            f"* = {server}",
+            "[pgbouncer]",
+            "listen_addr = 127.0.0.1",
+            "unix_socket_dir =",
+            "auth_type = any",
+            "pool_mode = transaction",
+            f"default_pool_size = {SESSIONS}",
+            "max_client_conn = 500",
+            *(f"{name} = {value}" for name, value in settings.items()),
+            "",
+        ]
+    )
 
 
 def address(dsn: str) -> dict[str, str]:
@@ -92,10 +92,6 @@ def address(dsn: str) -> dict[str, str]:
         "host": url.hostname or query.get("host", "127.0.0.1"),
         "port": str(url.port or query.get("port", 5432)),
         "user": unquote(url.username or query.get("user", "postgres")),
+        "password": unquote(url.password or query.get("password", "")),
     }
-    password = unquote(url.password or query.get("password", ""))
-    return found | ({"password": password} if password else {})
-
-
-def quoted(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
+    return {name: value for name, value in found.items() if value}

@@ -52,7 +52,7 @@ async def test_a_stalled_poller_turns_readiness_red(service: Service, monkeypatc
     loop = service.wiring.pollers["payment_task"].claiming
     assert loop._running is not None
     loop._running.cancel()
-    await asyncio.sleep(0)
+    await asyncio.wait({loop._running})
     answer = await service.client.get("/health/ready")
     assert answer.status_code == 503
     assert answer.json()["problems"] == ["background loop payment_task claim is stalled"]
