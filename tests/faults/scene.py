@@ -88,7 +88,7 @@ class Scene:
     async def value(self, sql: str, **values: Any) -> Any:
         return (await self.rows(sql, **values))[0][0]
 
-    async def until(self, sql: str, seconds: float = 20, **values: Any) -> None:
+    async def until(self, sql: str, seconds: float = 30, **values: Any) -> None:
         """Wait until the statement's one value is true."""
         try:
             async with asyncio.timeout(seconds):
