@@ -4,20 +4,33 @@ import math
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
+from pydantic import BaseModel, ConfigDict, Field
 
 from app.api.auth import REFUSALS, OrderReader, OrderWriter
 from app.api.body import documented, read_json
 from app.api.idempotency import PARAMETER, fingerprint, idempotency_key, key_problem
+from app.api.paging import next_page
 from app.api.problems import ProblemError, not_found, problem_answers
-from app.api.schemas import Int64, NewOrder, OrderView, Queued, order_view, step_view
+from app.api.schemas import (
+    CustomerId,
+    Int64,
+    NewOrder,
+    OrderPage,
+    OrderView,
+    Queued,
+    order_row,
+    order_view,
+    step_view,
+)
 from app.api.wired import Wired, wiring_of
 from app.observability.traces import current_traceparent
 from app.orders.create import KeyInFlight, KeyReused, Placement
 from app.orders.idempotency import Key
 from app.orders.intervene import NoSuchOrder, cancel_order
-from app.orders.order import WrongMove
-from app.orders.read import OrderWithSteps, exists, read_order
+from app.orders.order import OrderStatus, WrongMove
+from app.orders.read import OrderWithSteps, exists, list_orders, read_order
+from app.tasks.queue import NEWEST
 from app.wiring import Wiring
 
 OrderId = Annotated[Int64, Path(description="The order's id")]
@@ -62,6 +75,37 @@ async def place_order(request: Request, response: Response, caller: OrderWriter)
     response.headers["Location"] = f"/orders/{created.order_id}"
     response.headers["Retry-After"] = str(math.ceil(wiring.settings.api.retry_after))
     return Queued(order_id=created.order_id, task_id=created.task_id)
+
+
+class OrderQuery(BaseModel):
+    """Which orders, and how many on a page; `cursor` is from the Link of the page before."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    status: list[OrderStatus] | None = None
+    customer_id: Annotated[CustomerId | None, Field(alias="customerId")] = None
+    limit: Annotated[int, Field(ge=1, le=1000)] = 100
+    cursor: Annotated[str | None, Field(pattern=r"^[0-9]{1,19}$")] = None
+
+
+@router.get("/orders")
+async def list_all_orders(
+    caller: OrderReader, wiring: Wired, wanted: Annotated[OrderQuery, Query()], request: Request, response: Response
+) -> OrderPage:
+    """List orders, the newest first; `Link` leads to the next page. Orders that come meanwhile disturb no page."""
+    customers = caller.customers
+    if wanted.customer_id is not None:
+        customers = {wanted.customer_id} if caller.acts_for(wanted.customer_id) else set()
+    found = await list_orders(
+        wiring.database.engine,
+        before=min(int(wanted.cursor), NEWEST) if wanted.cursor else NEWEST,
+        most=wanted.limit + 1,
+        statuses=wanted.status,
+        customers=customers,
+    )
+    if len(found) > wanted.limit:
+        response.headers["Link"] = next_page(request, str(found[wanted.limit - 1].order.id))
+    return OrderPage(orders=[order_row(record) for record in found[: wanted.limit]])
 
 
 @router.get("/orders/{order_id}", responses=problem_answers(HTTPStatus.NOT_FOUND))

@@ -113,6 +113,37 @@ class OrderView(_Wire):
     updated_at: datetime
 
 
+class OrderRow(_Wire):
+    """An order in a list; the order itself has its items and steps."""
+
+    order_id: int
+    customer_id: str
+    status: str
+    final: bool
+    total: Amount
+    links: dict[str, str]
+    created_at: datetime
+    updated_at: datetime
+
+
+class OrderPage(_Wire):
+    orders: list[OrderRow]
+
+
+def order_row(record: OrderRecord) -> OrderRow:
+    order = record.order
+    return OrderRow(
+        order_id=order.id,
+        customer_id=order.customer_id,
+        status=order.status,
+        final=order.status.final,
+        total=Amount.of(order.total),
+        links={"self": f"/orders/{order.id}"},
+        created_at=record.created_at,
+        updated_at=record.updated_at,
+    )
+
+
 def order_view(record: OrderRecord, steps: list[StepView]) -> OrderView:
     order: Order = record.order
     return OrderView(

@@ -6,6 +6,7 @@ from typing import NamedTuple
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from app.orders import repository
+from app.orders.order import OrderStatus
 from app.orders.repository import OrderRecord
 from app.tasks.queue import TaskView, tasks_of_order
 
@@ -28,6 +29,19 @@ async def read_order(
             return None
         tasks = await tasks_of_order(conn, tables, order_id)
     return OrderWithSteps(record, {table: tasks[table] for table in tables if table in tasks})
+
+
+async def list_orders(
+    engine: AsyncEngine,
+    *,
+    before: int,
+    most: int,
+    statuses: Sequence[OrderStatus] | None,
+    customers: Collection[str] | None,
+) -> list[OrderRecord]:
+    """At most `most` orders with ids below `before`, the newest first; None filters nothing."""
+    async with engine.connect() as conn:
+        return await repository.page(conn, before=before, most=most, statuses=statuses, customers=customers)
 
 
 async def exists(engine: AsyncEngine, order_id: int, customers: Collection[str] | None = None) -> bool:

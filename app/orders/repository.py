@@ -1,6 +1,6 @@
 """The orders table."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -31,6 +31,13 @@ FROM unnest(CAST(:ids AS bigint[]), CAST(:statuses AS text[]), CAST(:versions AS
             CAST(:details AS jsonb[])) AS s (id, status, version, reason, details)
 WHERE o.id = s.id AND o.version = s.version - 1
 RETURNING o.id, extract(epoch FROM now() - o.created_at)::float8 AS age""")
+
+# By id, which every order has to itself: times of creation are equal for orders of one transaction.
+_PAGE = text(f"""
+SELECT {_COLUMNS}, created_at, updated_at FROM orders
+WHERE id < :before AND (CAST(:statuses AS text[]) IS NULL OR status = ANY (CAST(:statuses AS text[])))
+  AND (CAST(:customers AS text[]) IS NULL OR customer_id = ANY (CAST(:customers AS text[])))
+ORDER BY id DESC LIMIT :most""")  # noqa: S608
 
 _FIND = text(f"SELECT {_COLUMNS}, created_at, updated_at FROM orders WHERE id = :id")  # noqa: S608
 
@@ -80,7 +87,29 @@ async def save(conn: AsyncConnection, orders: Sequence[Order]) -> dict[int, floa
 
 async def find(conn: AsyncConnection, order_id: int) -> OrderRecord | None:
     row = (await conn.execute(_FIND, {"id": order_id})).first()
-    return None if row is None else OrderRecord(_order(row), row.created_at, row.updated_at)
+    return None if row is None else _record(row)
+
+
+async def page(
+    conn: AsyncConnection,
+    *,
+    before: int,
+    most: int,
+    statuses: Sequence[OrderStatus] | None = None,
+    customers: Collection[str] | None = None,
+) -> list[OrderRecord]:
+    """At most `most` orders with ids below `before`, the newest first; None filters nothing."""
+    values = {
+        "before": before,
+        "most": most,
+        "statuses": None if statuses is None else [s.value for s in statuses],
+        "customers": None if customers is None else sorted(customers),
+    }
+    return [_record(row) for row in await conn.execute(_PAGE, values)]
+
+
+def _record(row: Row[tuple[object, ...]]) -> OrderRecord:
+    return OrderRecord(_order(row), row.created_at, row.updated_at)
 
 
 def _order(row: Row[tuple[object, ...]]) -> Order:

@@ -160,6 +160,9 @@ async def test_a_bound_key_acts_for_its_customers_only(guarded: Service, sandbox
         assert is_problem(answer, 404)
         assert answer.text.replace(foreign.split("/")[2], "999") == missing.text
     assert (await guarded.client.get(foreign, headers=bearing("shop"))).json()["status"] == "ACCEPTED"
+    for query, seen in (("", {"c-2"}), ("?customerId=c-2", {"c-2"}), ("?customerId=c-3", set())):
+        listed = (await guarded.client.get(f"/orders{query}", headers=bearing("desk"))).json()["orders"]
+        assert {order["customerId"] for order in listed} == seen
     assert (await guarded.client.post(f"{own}/cancel", headers=bearing("desk"))).json()["status"] == "CANCELLED"
 
 
