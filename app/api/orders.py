@@ -95,7 +95,7 @@ async def list_all_orders(
     """List orders, the newest first; `Link` leads to the next page. Orders that come meanwhile disturb no page."""
     customers = caller.customers
     if wanted.customer_id is not None:
-        customers = {wanted.customer_id} if caller.acts_for(wanted.customer_id) else set()
+        customers = frozenset({wanted.customer_id} if caller.acts_for(wanted.customer_id) else ())
     found = await list_orders(
         wiring.database.engine,
         before=min(int(wanted.cursor), NEWEST) if wanted.cursor else NEWEST,
