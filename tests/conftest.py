@@ -36,6 +36,9 @@ Server = Callable[[], AbstractContextManager[str]]
 """Opens a server for the run; yields the DSN of a user that may create databases."""
 
 CHOSEN = pytest.StashKey[tuple[str, Server]]()
+SLOW = {"faults", "pgbouncer"}
+"""Folders whose tests start servers and break them."""
+
 OPENED = pytest.StashKey[ExitStack]()
 
 
@@ -103,6 +106,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     if codes:
         item.add_marker("rules")
         item.extra_keyword_matches.update(code.replace("-", "_") for code in codes)
+    if item.path.parent.name in SLOW and item.path.name != "test_page.py":
+        item.add_marker("slow")
 
 
 def pytest_report_header(config: pytest.Config) -> str:

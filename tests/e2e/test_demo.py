@@ -6,6 +6,7 @@ import pty
 import re
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -31,11 +32,17 @@ def data_dir() -> Iterator[Path]:
 
 @pytest.fixture
 def default_ports_taken() -> Iterator[None]:
-    """Somebody listens on the default ports, be it another process."""
+    """Somebody listens on the default ports: this test, once others that run beside it have let go of them."""
+    until = time.monotonic() + 60
     with ExitStack() as stack:
         for port in (8000, 8100):
-            with suppress(Occupied):
-                stack.enter_context(listen("127.0.0.1", port))
+            while True:
+                with suppress(Occupied):
+                    stack.enter_context(listen("127.0.0.1", port))
+                    break
+                if time.monotonic() > until:
+                    break  # a stranger has it, for the whole test
+                time.sleep(0.2)
         yield
 
 
