@@ -1,4 +1,4 @@
-"""Databases for the tests: one server for the whole run, a fresh migrated database for each test that asks for one."""
+"""What tests ask for: a fresh migrated database on the one server of the run, the stand-ins, the whole service."""
 
 import asyncio
 import gc
@@ -25,6 +25,7 @@ from app.embedded import EmbeddedPostgres
 from app.observability.logs import route_structlog
 from app.settings import PgSettings, load_settings
 from tests import scenarios
+from tests.service import Sandbox, Service, sandbox_running, service_running, settings_for
 
 IMAGE = "postgres:18"
 DSN = "ORDERS_TEST_DSN"
@@ -151,6 +152,20 @@ def pg_dsn(server_dsn: str, migrated: str) -> Iterator[str]:
     """The DSN of a migrated, otherwise empty database of the test's own."""
     with new_database(server_dsn, template=migrated) as dsn:
         yield dsn
+
+
+@pytest.fixture
+async def sandbox() -> AsyncIterator[Sandbox]:
+    """The stand-ins of all five systems."""
+    async with sandbox_running() as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+async def service(pg_dsn: str, sandbox: Sandbox) -> AsyncIterator[Service]:
+    """The whole service on a database of the test's own, beside the stand-ins."""
+    async with service_running(settings_for(pg_dsn, sandbox.url)) as service:
+        yield service
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from app.settings.client import ClientSettings
 from app.settings.section import Count, Seconds, Section
 
 LEASE_MARGIN = 1.0
-"""Seconds between the end of the longest call and the end of the lease, for settling."""
+"""Seconds of a lease that are kept for settling: the poller lets no call run into them."""
 
 
 class TaskSettings(Section):

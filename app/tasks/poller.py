@@ -11,14 +11,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.loop import Loop
 from app.observability import metrics
+from app.settings.tasks import LEASE_MARGIN
 from app.tasks.queue import Claim, TaskQueue
 from app.tasks.settlement import AttemptRules, Settlement, settle
 from app.tasks.task import ACTIVE, GivenUp, NotMade, NotYet, Outcome, Task
 
 log = structlog.get_logger()
-
-SETTLE_MARGIN = 1.0
-"""Seconds of the lease that are kept for settling: no call may run into them."""
 
 
 class Rules(AttemptRules, Protocol):
@@ -72,8 +70,8 @@ class Poller:
         until = time.monotonic() + within
         await self.claiming.stopped(within)
         await _ended(self._attempts, max(until - time.monotonic(), 0))
-        await self.settling.stopped(SETTLE_MARGIN)
-        await _ended(self._alone, SETTLE_MARGIN)
+        await self.settling.stopped(LEASE_MARGIN)
+        await _ended(self._alone, LEASE_MARGIN)
 
     @property
     def in_flight(self) -> int:
@@ -100,7 +98,7 @@ class Poller:
             await loop.rest(pause)
 
     async def _claim(self, wanted: int) -> Claim:
-        until = time.monotonic() + self._rules.lease - SETTLE_MARGIN
+        until = time.monotonic() + self._rules.lease - LEASE_MARGIN
         claim = await self.queue.claim(wanted, self._rules.lease)
         for task in claim.tasks:
             if self.claiming.stopping:
@@ -180,7 +178,7 @@ class Poller:
             except (SQLAlchemyError, OSError, TimeoutError) as error:
                 if isinstance(error, (DataError, IntegrityError)):
                     return await self._fail_visibly(settlement, error)
-                if time.monotonic() + pause > until + SETTLE_MARGIN or self.settling.stopping:
+                if time.monotonic() + pause > until + LEASE_MARGIN or self.settling.stopping:
                     log.exception("settle given up, the row falls due again", **self._names(settlement.task))
                     return None
                 await asyncio.sleep(pause)

@@ -3,13 +3,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from tests.faults.scene import Report, Scene, scene_on
-from tests.service import Sandbox, sandbox_running
-
-
-@pytest.fixture
-async def sandbox() -> AsyncIterator[Sandbox]:
-    async with sandbox_running() as sandbox:
-        yield sandbox
+from tests.service import Sandbox
 
 
 @pytest.fixture
