@@ -1,7 +1,8 @@
-"""The service in its containers: built, started, used and stopped as the README says."""
+"""The service in its containers: built, started, scaled, used and stopped as the README says."""
 
 import json
 import os
+import re
 import subprocess
 import time
 from collections.abc import Iterator
@@ -19,6 +20,9 @@ ORDER = {
     "items": [{"sku": "ticket", "quantity": 1, "price": {"amount": "1990.00", "currency": "RUB"}}],
 }
 MINUTES_TO_BUILD = 8
+MEGABYTES_OF_OURS = 125
+"""On python:3.13-slim, which has about 120, the image stays below 250."""
+SECRETS = r"development-only|PRIVATE KEY-----|whsec_[A-Za-z0-9+/]{16}"
 
 
 def docker(*command: str, timeout: float = 60, ends: int = 0) -> str:
@@ -26,7 +30,7 @@ def docker(*command: str, timeout: float = 60, ends: int = 0) -> str:
     done = subprocess.run(
         ["docker", *command],
         cwd=ROOT,
-        env=os.environ | {"ORDERS_PORT": "0", "ORDERS_SANDBOX_PORT": "0"},
+        env=os.environ | {f"ORDERS_{what}PORT": "0" for what in ("", "SANDBOX_", "PROMETHEUS_", "GRAFANA_", "JAEGER_")},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -76,28 +80,67 @@ def order_status(url: str, *, patience: float = 60) -> str:
     return status
 
 
+def replicas_asked(project: str) -> list[str]:
+    """The addresses of the service's replicas, as the network of the project has them."""
+    containers = docker("compose", "-p", project, "ps", "--quiet", "app").split()
+    addresses = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
+    return [docker("inspect", "--format", addresses, container) for container in containers]
+
+
 @pytest.mark.docker
 @pytest.mark.slow
 @pytest.mark.rule("SHUT-CFG")
-def test_compose_serves_an_order_to_its_end_and_stops_when_asked() -> None:
-    """`docker compose up` brings a service that completes an order, as nobody special, and obeys SIGTERM."""
+def test_compose_serves_orders_to_their_end_and_stops_when_asked() -> None:
+    """Three replicas behind one port complete what each of them takes in, as nobody special, and obey SIGTERM."""
     if not engine_answers():
         pytest.skip("no Docker engine with the compose plugin answers")
     with compose_project() as project:
         compose = ("compose", "-p", project)
-        docker(*compose, "up", "--build", "--detach", "--wait", timeout=60 * MINUTES_TO_BUILD)
-        service = f"http://{docker(*compose, 'port', 'app', '8000')}"
+        docker(*compose, "up", "--build", "--detach", "--wait", "--scale", "app=3", timeout=60 * MINUTES_TO_BUILD)
+        gateway = f"http://{docker(*compose, 'port', 'gateway', '8000')}"
+        direct = [f"http://{address}:8000" for address in replicas_asked(project)]
+        assert len(direct) == 3
 
-        accepted, order = ask(f"{service}/orders", ORDER)
-        assert accepted == 202
-        assert order_status(f"{service}/orders/{order['orderId']}") == "COMPLETED"
+        for url in (gateway, *direct):
+            accepted, order = ask(f"{url}/orders", ORDER)
+            assert accepted == 202
+            assert order_status(f"{gateway}/orders/{order['orderId']}") == "COMPLETED"
 
         assert docker(*compose, "exec", "-T", "app", "cat", "/proc/1/comm") == "python"
         assert docker(*compose, "exec", "-T", "app", "id", "-u") == "10001"
 
         docker(*compose, "stop", "app")
-        container = docker(*compose, "ps", "--all", "--quiet", "app")
-        assert docker("inspect", "--format", "{{.State.ExitCode}} {{.State.OOMKilled}}", container) == "0 false"
+        for container in docker(*compose, "ps", "--all", "--quiet", "app").split():
+            assert docker("inspect", "--format", "{{.State.ExitCode}} {{.State.OOMKilled}}", container) == "0 false"
 
         without_database = docker("run", "--rm", "--read-only", "orders:development", "migrate", ends=3)
         assert "pg.dsn is not set" in without_database
+        look_into("orders:development")
+
+
+def look_into(image: str) -> None:
+    """The image is small, and holds neither a package installer of ours nor anything secret."""
+    of_ours = image_size(image) - image_size("python:3.13-slim")
+    assert of_ours < MEGABYTES_OF_OURS * 10**6
+    inside = ("run", "--rm", "--entrypoint", "sh", image, "-c")
+    assert docker(*inside, "ls -d /venv/lib/python3*/site-packages/pip /venv/bin/pip*; true") == ""
+    assert docker(*inside, f"grep -rlE '{SECRETS}' /srv /venv/bin; true") == ""
+    assert docker(*inside, "find /srv /venv -name '.env*' -o -name '*.key' -o -name '.git' -o -name '*.lock'") == ""
+    told = docker("history", "--no-trunc", "--format", "{{.CreatedBy}}", image)
+    variables = docker("inspect", "--format", "{{json .Config.Env}}", image)
+    assert not re.search(f"{SECRETS}|PASSWORD|TOKEN|SECRET", told + variables)
+
+
+def image_size(image: str) -> int:
+    return int(docker("image", "inspect", "--format", "{{.Size}}", image))
+
+
+@pytest.mark.docker
+def test_compose_accepts_the_observability_profile() -> None:
+    """The profile adds Prometheus, Grafana and Jaeger; what starts by default stays small."""
+    if not engine_answers():
+        pytest.skip("no Docker engine with the compose plugin answers")
+    small = {"postgres", "migrate", "sandbox", "app", "gateway"}
+    assert {*docker("compose", "config", "--services").split()} == small
+    everything = {*docker("compose", "--profile", "observability", "config", "--services").split()}
+    assert everything - small == {"prometheus", "grafana", "jaeger"}
