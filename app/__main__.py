@@ -6,7 +6,7 @@ import sys
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
-        from app.cli import main  # takes a while: here, so that the signal is heard meanwhile
+        from app.cli import main  # here, so that the signal is heard meanwhile
 
         main()
     except KeyboardInterrupt:

@@ -4,14 +4,15 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 
-from app.db import migrate, open_database
+from app.db import Database, migrate, open_database
 from app.demo.samples import KNOBS
 from app.main import Server, create_server
 from app.observability.logs import configure_logs
@@ -34,6 +35,7 @@ class Stage:
     url: str
     sandbox: str
     settings: Settings
+    database: Database
     log: Path
     server: Server
     serving: asyncio.Task[None]
@@ -41,15 +43,15 @@ class Stage:
 
 
 @asynccontextmanager
-async def open_stage(dsn: str | None) -> AsyncIterator[Stage]:
+async def open_stage(dsn: str | None, changed: Mapping[str, str] | None = None) -> AsyncIterator[Stage]:
     """Start everything and stop it in the reverse order; default ports that are taken give way to the next free ones.
 
-    The orders are kept in the embedded PostgreSQL, or in the database that `dsn` names. Raises ConfigError, Occupied,
-    EmbeddedPostgresError or DemoFailed.
+    The orders are kept in the embedded PostgreSQL, or in the database that `dsn` names. `changed` are settings, as
+    environment variables. Raises ConfigError, Occupied, EmbeddedPostgresError or DemoFailed.
     """
     async with AsyncExitStack() as stack:
         sandbox = await stack.enter_async_context(_sandbox())
-        settings = load_settings({**os.environ, **_overrides(sandbox, dsn)})
+        settings = load_settings({**os.environ, **(changed or {}), **_overrides(sandbox, dsn)})
         check_wiring(settings)
         if settings.pg.dsn is None:
             stack.enter_context(hold(settings.pg.data_dir, alone=True))
@@ -69,7 +71,19 @@ async def open_stage(dsn: str | None) -> AsyncIterator[Stage]:
             for wanted, got in ((settings.api.port, url), (SANDBOX_PORT, sandbox))
             if wanted and not got.endswith(f":{wanted}")
         ]
-        yield Stage(url, sandbox, settings, log, server, serving, taken)
+        yield Stage(url, sandbox, settings, database, log, server, serving, taken)
+
+
+async def while_serving(stage: Stage, show: Coroutine[Any, Any, bool]) -> bool:
+    """What `show` returns; False if the service ended before it."""
+    showing = asyncio.create_task(show, name="show")
+    await asyncio.wait({showing, stage.serving}, return_when=asyncio.FIRST_COMPLETED)
+    if showing.done():
+        return showing.result()
+    showing.cancel()
+    await asyncio.wait({showing})
+    stage.serving.result()
+    return False
 
 
 def _overrides(sandbox: str, dsn: str | None) -> dict[str, str]:
@@ -102,9 +116,9 @@ def _log_to_file(settings: Settings) -> Path:
     path = settings.pg.data_dir.parent / "demo.log"
     path.parent.mkdir(parents=True, exist_ok=True)
     configure_logs(settings.log.level, "json")
-    for handler in logging.getLogger().handlers:
-        assert isinstance(handler, logging.StreamHandler)
-        handler.setStream(path.open("w", encoding="utf-8"))
+    root, file = logging.getLogger(), logging.FileHandler(path, "w", encoding="utf-8")
+    file.setFormatter(root.handlers[0].formatter)
+    root.handlers = [file]
     return path
 
 

@@ -76,6 +76,31 @@ def test_once_brings_all_sample_orders_to_their_end(data_dir: Path) -> None:
     assert kept_statuses(data_dir) == dict.fromkeys(range(1, 7), "COMPLETED")
 
 
+@pytest.mark.rule("CB-4", "CB-6", "RE-4")
+def test_the_story_of_an_outage_ends_well(data_dir: Path) -> None:
+    """It tells of an outage from its beginning to its end, in numbers of the running service, and nothing is lost."""
+    done = run("demo", "--story", "outage", ORDERS_PG__DATA_DIR=str(data_dir))
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    chapters = (
+        *("Orders flow", "The system insurance goes down", "the breaker is OPEN", "While it is open"),
+        *("half-open: a few calls may try", "OPEN again", "is back", "the trials succeed", "The account"),
+    )
+    places = [done.stdout.find(chapter) for chapter in chapters]
+    assert -1 not in places, chapters[places.index(-1)]
+    assert places == sorted(places)
+    ledgers = re.search(r"own ledgers: (.*?);", done.stdout)
+    assert ledgers is not None
+    assert [count for count in re.findall(r"\d+", ledgers[1]) if count != "24"] == []
+    after = re.search(r"0 more calls got through.* have (\d+) attempts made, the 6 new ones 0", done.stdout)
+    before = re.search(r"wait in PostgreSQL, with (\d+) attempts", done.stdout)
+    assert before is not None
+    assert after is not None
+    assert before[1] == after[1]
+    assert "24 orders were answered with 202, 24 are COMPLETED: 0 lost" in done.stdout
+    assert "0 doubled, 0 missing" in done.stdout
+    assert set(kept_statuses(data_dir).values()) == {"COMPLETED"}
+
+
 async def test_a_database_of_ones_own(empty_dsn: str, tmp_path: Path) -> None:
     """With --dsn the demo migrates that database and keeps its orders there."""
     done = await asyncio.to_thread(
@@ -115,8 +140,10 @@ def test_a_killed_demo_can_be_started_again(data_dir: Path, tmp_path: Path, defa
         assert [mark for mark in ("✓", "confirm", "\x1b[") if mark not in text] == []
         assert {"8000", "8100"} <= set(re.findall(r"port (\d+) is taken", text))
         sandbox, service = list(dict.fromkeys(re.findall(r"http://127\.0\.0\.1:\d+", text)))[:2]
-        assert httpx.get(f"{service}/health/ready").status_code == 200
-        assert httpx.get(f"{sandbox}/").status_code == 200
+        look_around = text.partition("Look around:")[2].partition("Place")[0]
+        pages = re.findall(r"http://127\.0\.0\.1:\d+/\S*?(?=[,\s])", look_around)
+        assert {f"{service}/ops", f"{service}/docs", f"{service}/redoc", f"{sandbox}/"} <= {*pages}
+        assert [page for page in pages if httpx.get(page).status_code != 200] == []
         order = re.search(r"curl -i (\S+) .* -d '(.*)'", text)
         assert order is not None
         answer = httpx.post(order[1], content=order[2], headers={"Content-Type": "application/json"})
