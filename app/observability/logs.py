@@ -5,16 +5,32 @@ import sys
 from typing import Literal
 
 import structlog
+from opentelemetry.trace import format_span_id, format_trace_id, get_current_span
+from structlog.typing import EventDict
+
+from app.observability.writer import Writer
+
+
+def _add_trace(_logger: object, _method: str, line: EventDict) -> EventDict:
+    context = get_current_span().get_span_context()
+    if context.is_valid:
+        line["trace_id"], line["span_id"] = format_trace_id(context.trace_id), format_span_id(context.span_id)
+    return line
+
 
 _SHARED: list[structlog.typing.Processor] = [
     structlog.contextvars.merge_contextvars,
+    _add_trace,
     structlog.processors.add_log_level,
     structlog.stdlib.add_logger_name,
     structlog.processors.TimeStamper(fmt="iso", utc=True),
+]
+
+_FOREIGN: list[structlog.typing.Processor] = [
+    *_SHARED,
     structlog.stdlib.ExtraAdder(),
     lambda _logger, _method, line: {k: v for k, v in line.items() if k != "color_message"},
 ]
-
 
 _tracebacks = structlog.processors.ExceptionRenderer(
     structlog.tracebacks.ExceptionDictTransformer(show_locals=False)  # locals may hold secrets
@@ -23,24 +39,27 @@ _tracebacks = structlog.processors.ExceptionRenderer(
 
 def configure_logs(level: str, style: Literal["auto", "json", "console"]) -> None:
     """Send every log line to stderr at `level` and above; "auto" is console on a terminal and JSON elsewhere."""
-    console = style == "console" or (style == "auto" and sys.stderr.isatty())
+    console = style == "console" or (style == "auto" and sys.stderr is not None and sys.stderr.isatty())
     render: list[structlog.typing.Processor] = (
         [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
         if console
         else [_tracebacks, structlog.processors.JSONRenderer(ensure_ascii=False)]
     )
-    handler = logging.StreamHandler()
-    handler.setFormatter(
+    writer = Writer()
+    writer.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=_SHARED,
+            foreign_pre_chain=_FOREIGN,
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *render],
         )
     )
-    logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
+    logging.basicConfig(handlers=[writer], level=level.upper(), force=True)
+    logging.captureWarnings(True)
+    logging._srcfile = None  # noqa: SLF001  the manual's way to look for no caller
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [], True
-    logging.getLogger("httpx").setLevel("WARNING")  # it has a line for every successful call
+    for name in ("httpx", "urllib3", "alembic.runtime.plugins"):
+        logging.getLogger(name).setLevel("WARNING")  # they have lines for every successful call
     route_structlog()
 
 
@@ -49,7 +68,7 @@ def route_structlog() -> None:
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,
-            *_SHARED[:-1],
+            *_SHARED,
             structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
         ],
         logger_factory=structlog.stdlib.LoggerFactory(),

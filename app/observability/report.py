@@ -1,9 +1,10 @@
 """Listens to what the policies report: metrics for all of it, one WARNING per breaker transition."""
 
 import structlog
+from opentelemetry.trace import get_current_span
 
 from app.observability import metrics
-from app.resilience.events import BreakerChanged, BulkheadRejected, CallEnded, Event
+from app.resilience.events import BreakerChanged, BulkheadRejected, CallEnded, Event, Retried
 
 log = structlog.get_logger()
 
@@ -23,5 +24,7 @@ def report(event: Event) -> None:
             )
         case BulkheadRejected(system):
             metrics.bulkhead_rejected.labels(system).inc()
+        case Retried(_, attempt, delay, kind):
+            get_current_span().add_event("retry", {"attempt": attempt, "delay": delay, "kind": kind})
         case CallEnded(system, _, outcome):
             metrics.retry_attempts.labels(system, outcome).inc()

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 from ipaddress import ip_address
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr
 
@@ -12,20 +13,38 @@ from app.settings.section import Bytes, Count, Seconds, Section
 Scope = Literal["orders:write", "orders:read", "ops"]
 
 
+def _public_url(value: str) -> str:
+    parts = urlsplit(value)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or re.search(r"[?#@\s]", value):
+        raise ValueError("must be the address where clients reach the API, such as https://shop.example/api")
+    return value.rstrip("/")
+
+
 class ApiSettings(Section):
-    """`retry_after`: seconds the 202 asks a client to wait; beyond `max_concurrent_requests` the answer is 503.
+    """`public_url`: what clients put before `/orders`, where a proxy gives the API another address than its own.
+
+    `retry_after`: seconds the 202 asks a client to wait; beyond `max_concurrent_requests` the answer is 503.
+
+    Event streams and waits (`Prefer: wait`) get their news after `poll_interval` seconds at the latest, and after one
+    look for all of them there is none for `news_pause` seconds.
 
     A request repeated with its Idempotency-Key gets the first answer for `idempotency_retention` seconds at least.
     """
 
     host: Annotated[str, Field(min_length=1)]
     port: Annotated[int, Field(ge=0, le=65_535)]
+    public_url: Annotated[str, AfterValidator(_public_url)] | None
     max_body_bytes: Bytes
     max_concurrent_requests: Count
     body_timeout: Seconds
     commit_together: Count
     keep_alive: Count
     retry_after: Seconds
+    max_streams: Count
+    stream_keep_alive: Seconds
+    max_wait: Annotated[int, Field(ge=0, le=3600)]
+    poll_interval: Seconds
+    news_pause: Annotated[float, Field(ge=0, le=5)]
     idempotency_retention: Seconds
     docs: bool
 

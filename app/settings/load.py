@@ -48,10 +48,15 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
 def _read(file: str | Path) -> dict[str, Any]:
     try:
         content = yaml.safe_load(Path(file).read_text(encoding="utf-8")) or {}
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError([f"{file}: cannot be read: {error}"]) from None
+    except OSError as error:
+        reason = f"{file}: cannot be read: {error.strerror}. ORDERS_CONFIG names it; correct or unset it"
+        raise ConfigError([reason]) from None
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
+        place = getattr(error, "problem_mark", None)
+        where = f"line {place.line + 1}, column {place.column + 1}: " if place else ""
+        raise ConfigError([f"{file}: is not YAML: {where}{getattr(error, 'problem', None) or error}"]) from None
     if not isinstance(content, dict):
-        raise ConfigError([f"{file}: must be a mapping of sections, not a {type(content).__name__}"])
+        raise ConfigError([f"{file}: must be a mapping of sections such as pg:, not a {type(content).__name__}"])
     return content
 
 

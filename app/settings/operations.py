@@ -24,12 +24,16 @@ class ShutdownSettings(Section):
     poller: Seconds
     close: Seconds
 
+    @property
+    def total(self) -> float:
+        """Seconds that all phases may take together."""
+        return self.lead + self.drain + self.poller + self.close
+
     def contradictions(self) -> Iterator[str]:
-        total = self.lead + self.drain + self.poller + self.close
-        if total >= self.grace_period:
+        if self.total >= self.grace_period:
             yield (
                 f"grace_period = {self.grace_period:g}: must be above lead {self.lead:g} + drain {self.drain:g} + "
-                f"poller {self.poller:g} + close {self.close:g} = {total:g} (SHUT-CFG). "
+                f"poller {self.poller:g} + close {self.close:g} = {self.total:g} (SHUT-CFG). "
                 "Lower one of them, or raise grace_period here and at the orchestrator"
             )
 

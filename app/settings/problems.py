@@ -16,7 +16,10 @@ Tree = Mapping[str, Any]
 NAMED = ("client", "tasks")
 """Sections that hold one section for each system or table, and their common values under `default`."""
 
-SECRET = {"pg", "dsn", "direct_dsn", "auth", "keys", "sha256", "webhook", "url", "secrets"}
+SECRET = {
+    *("pg", "dsn", "direct_dsn", "auth", "keys", "sha256", "webhook", "url", "secrets"),
+    *("nats", "servers", "password", "token"),
+}
 """What is a secret, or may be one when a text stands where a section or a list belongs."""
 
 

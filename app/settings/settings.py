@@ -9,10 +9,12 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from app.settings.api import ApiSettings, AuthSettings
 from app.settings.client import ClientSettings
 from app.settings.events import EventSettings
+from app.settings.invariants import InvariantSettings
 from app.settings.operations import HealthSettings, LogSettings, ShutdownSettings
 from app.settings.pg import PgSettings
 from app.settings.retention import RetentionSettings
 from app.settings.tasks import TaskSettings
+from app.settings.telemetry import TelemetrySettings
 
 
 def overlaid(below: Any, above: Any) -> Any:
@@ -55,9 +57,11 @@ class Settings(BaseSettings):
     auth: AuthSettings
     events: EventSettings
     retention: RetentionSettings
+    invariants: InvariantSettings
     health: HealthSettings
     shutdown: ShutdownSettings
     log: LogSettings
+    telemetry: TelemetrySettings
 
     def sizing(self) -> Iterator[SizingRow]:
         """Each system's connections, added up against half of the database pool (ISO-2)."""
@@ -85,11 +89,22 @@ class Settings(BaseSettings):
         if unknown := [name for name in self.health.required if name not in self.client]:
             yield f"health.required = {unknown}: no such systems, known are {sorted(self.client)}"
         polls = {f"tasks.{table}": task.poll_interval for table, task in self.tasks.items()}
-        slowest, longest = max((polls | {"events": self.events.poll_interval}).items(), key=lambda poll: poll[1])
+        polls |= {"events": self.events.poll_interval, "api": self.api.poll_interval}
+        slowest, longest = max(polls.items(), key=lambda poll: poll[1])
         if self.health.stalled_after <= longest:
             yield (
                 f"health.stalled_after = {self.health.stalled_after:g}: must be above {slowest}.poll_interval = "
                 f"{longest:g}, or an idle poller counts as stalled"
+            )
+        if self.invariants.statement_timeout > self.pg.statement_timeout:
+            yield (
+                f"invariants.statement_timeout = {self.invariants.statement_timeout:g}: must be at most "
+                f"pg.statement_timeout = {self.pg.statement_timeout:g}, where every statement ends"
+            )
+        if self.telemetry.otlp_endpoint and self.shutdown.total + self.telemetry.flush >= self.shutdown.grace_period:
+            yield (
+                f"telemetry.flush = {self.telemetry.flush:g}: must fit into shutdown.grace_period = "
+                f"{self.shutdown.grace_period:g} with the shutdown's own {self.shutdown.total:g} s (SHUT-CFG)"
             )
         if refused := self.auth.check_bind(self.api.host):
             yield refused
