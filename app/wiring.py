@@ -13,11 +13,16 @@ from app.db import Database, open_database
 from app.listener import Listener
 from app.loop import Loop
 from app.observability import metrics
+from app.observability.history import History, history_kept
+from app.observability.lag import loop_lag_measured
 from app.observability.report import report
 from app.orders import idempotency
+from app.orders.inspection import Inspection
 from app.orders.intake import Intake
 from app.orders.journey import STEPS, Step, StepWork, journey
+from app.orders.order import OrderStatus
 from app.outbox import store
+from app.outbox.news import News
 from app.outbox.relay import Relay
 from app.outbox.sink import Sink, open_sink
 from app.retention import Retention, Sweep
@@ -33,7 +38,8 @@ from app.tasks.queue import CHANNEL, TaskQueue
 
 log = structlog.get_logger()
 
-Role = Literal["all", "api", "worker"]
+Role = Literal["all", "api", "worker", "command"]
+"""What the process is for: `all` is API and worker, a `command` does one thing and ends."""
 
 ADAPTERS: dict[str, Any] = {
     "insurance": InsuranceAdapter,
@@ -60,11 +66,14 @@ class Wiring:
         stalled = settings.health.stalled_after
         self.pollers = {step.table: self._poller(step, stalled) for step in self.steps}
         self.relay = Relay(database.engine, sink, settings.events, stalled_after=stalled)
+        self.news = News(database.engine, settings.api, stalled_after=stalled)
         self.listener = Listener(
             database.connect_listener, {CHANNEL: self._heard, store.CHANNEL: self._heard_event}, self._ring_all
         )
         self.retention = Retention(self._sweeps(), settings.retention, stalled_after=stalled)
+        self.inspection = Inspection(database.engine, settings)
         self.figures = Loop("figures", self._figures, stalled_after=stalled + FIGURES_INTERVAL)
+        self.history = History(systems)
         self.stopping = False
 
     def _poller(self, step: Step, stalled_after: float) -> Poller:
@@ -87,21 +96,29 @@ class Wiring:
     def stalled(self) -> list[str]:
         """The names of background loops that should be turning and are not."""
         loops = [loop for poller in self.pollers.values() for loop in (poller.claiming, poller.settling)]
-        return [loop.name for loop in (*loops, self.relay.loop) if loop.started and not loop.alive]
+        return [loop.name for loop in (*loops, self.relay.loop, self.news.loop) if loop.started and not loop.alive]
 
-    def start(self) -> None:
-        for poller in self.pollers.values():
-            poller.start()
-        for loop in (self.relay.loop, self.retention.loop, self.figures):
-            loop.start()
+    def start(self, role: Role) -> None:
+        """Start the loops that the role needs."""
+        if role != "api":
+            for poller in self.pollers.values():
+                poller.start()
+            for loop in (self.relay.loop, self.retention.loop, self.inspection.loop, self.figures):
+                loop.start()
+        if role != "worker":
+            self.news.loop.start()
         if self.database.has_own_sessions:
             self.listener.loop.start()
         else:
             log.warning("polling alone finds work: notifications do not pass PgBouncer, and pg.direct_dsn is not set")
 
     def quiesce(self) -> None:
-        """The service is about to stop: readiness turns red and nothing more is claimed. Safe from a signal handler."""
+        """The service is about to stop: readiness turns red, nothing more is claimed, streams end.
+
+        Safe from a signal handler.
+        """
         self.stopping = True
+        self.news.close()
         for poller in self.pollers.values():
             poller.stop_claiming()
         self.relay.loop.stop()
@@ -114,8 +131,9 @@ class Wiring:
             for poller in self.pollers.values():
                 group.create_task(poller.drain(within))
             group.create_task(self.relay.drain(within))
-            for loop in (self.listener.loop, self.retention.loop, self.figures):
+            for loop in (self.listener.loop, self.news.loop, self.retention.loop, self.figures):
                 group.create_task(loop.stopped(within))
+            group.create_task(self.inspection.loop.stopped(0))  # it only reads: there is nothing to finish
         metrics.shutdown.labels("pollers").set(time.monotonic() - began)
         log.info("pollers drained", seconds=round(time.monotonic() - began, 3))
 
@@ -125,11 +143,12 @@ class Wiring:
 
     def _heard_event(self, _payload: str) -> None:
         self.relay.loop.ring()
+        self.news.loop.ring()
 
     def _ring_all(self) -> None:
         for poller in self.pollers.values():
             poller.claiming.ring()
-        self.relay.loop.ring()
+        self._heard_event("")
 
     async def _figures(self, loop: Loop) -> None:
         while not loop.stopping:
@@ -157,7 +176,7 @@ def check_wiring(settings: Settings) -> None:
 
 @asynccontextmanager
 async def open_wiring(settings: Settings, role: Role = "all") -> AsyncIterator[Wiring]:
-    """Open the service: database, systems and, unless the role is "api", the background loops; closed in reverse."""
+    """Open the service: database, systems and, unless it is for a command, the background loops; closed in reverse."""
     check_wiring(settings)
     async with AsyncExitStack() as stack:
         database = await stack.enter_async_context(open_database(settings.pg, application_name=f"orders-{role}"))
@@ -167,10 +186,15 @@ async def open_wiring(settings: Settings, role: Role = "all") -> AsyncIterator[W
         }
         for system in systems.values():
             metrics.watch(system.policy)
+        metrics.watch_pool(database)
+        metrics.start_at_zero(settings.tasks, OrderStatus)
+        await stack.enter_async_context(loop_lag_measured())
         sink = await stack.enter_async_context(open_sink(settings.events))
         wiring = Wiring(settings, database, systems, sink)
+        metrics.order_watches.set_function(lambda: wiring.news.watches)
         stack.push_async_callback(wiring.intake.idle)
-        if role != "api":
-            wiring.start()
+        if role != "command":
+            await stack.enter_async_context(history_kept(wiring.history))
+            wiring.start(role)
             stack.push_async_callback(wiring.drain)
         yield wiring

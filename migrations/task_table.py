@@ -30,3 +30,10 @@ def create_task_table(name: str, due_index: str) -> None:
         )
     """)
     op.execute(f"CREATE INDEX {due_index} ON {name} (next_attempt_at) WHERE status IN ('PENDING', 'IN_PROGRESS')")
+    index_failed(name)
+
+
+def index_failed(name: str, *, concurrently: bool = False) -> None:
+    """Index the rows that wait for an operator, which are few among many finished ones, unless they are already."""
+    how = "CONCURRENTLY IF NOT EXISTS" if concurrently else ""
+    op.execute(f"CREATE INDEX {how} ix_{name}_failed ON {name} (task_id) WHERE status = 'FAILED'")

@@ -51,7 +51,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 def _by_test(stats: dict[str, list[Any]]) -> dict[str, list[pytest.TestReport]]:
     reports = defaultdict(list)
     for report in (report for outcome in OUTCOMES for report in stats.get(outcome, ())):
-        reports[report.nodeid.partition("[")[0].removeprefix("tests/")].append(report)
+        if isinstance(report, pytest.TestReport):  # a file that cannot be collected leaves a report of its own
+            reports[report.nodeid.partition("[")[0].removeprefix("tests/")].append(report)
     return reports
 
 

@@ -1,9 +1,9 @@
 """Who calls, and what the caller may do: bearer API keys with scopes, some of them bound to customers."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from hmac import compare_digest
-from http import HTTPStatus
 from typing import Annotated, get_args
 
 from fastapi import Request, Security
@@ -11,12 +11,10 @@ from fastapi.openapi.models import HTTPBearer
 from fastapi.security import SecurityScopes
 from fastapi.security.base import SecurityBase
 
+from app.api.kinds import Kind
 from app.api.problems import ProblemError
 from app.api.wired import wiring_of
 from app.settings import AuthSettings, Scope
-
-REFUSALS = (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
-"""What every operation that asks for a caller may answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +39,19 @@ class BearerKey(SecurityBase):
     model = HTTPBearer(description="An API key; none is asked for where `auth.mode` is `none`.")
 
     async def __call__(self, request: Request, wanted: SecurityScopes) -> Caller:
-        auth = wiring_of(request).settings.auth
-        caller = ANYBODY if auth.mode == "none" else _holder(auth, request.headers.get("authorization", ""))
-        if not caller.scopes.issuperset(wanted.scopes):
-            held = ", ".join(sorted(caller.scopes))
-            detail = f"This needs the scope {wanted.scope_str}; the key {caller.name} has {held}."
-            raise ProblemError(HTTPStatus.FORBIDDEN, "forbidden", detail)
-        return caller
+        return caller_of(request, wanted.scopes)
+
+
+def caller_of(request: Request, scopes: Sequence[str]) -> Caller:
+    """Who sent the request; raises 401 and 403 problems, the latter when the caller lacks one of the `scopes`."""
+    auth = wiring_of(request).settings.auth
+    caller = ANYBODY if auth.mode == "none" else _holder(auth, request.headers.get("authorization", ""))
+    request.state.caller = caller.name
+    if not caller.scopes.issuperset(scopes):
+        held = ", ".join(sorted(caller.scopes))
+        detail = f"This needs the scope {' '.join(scopes)}; the key {caller.name} has {held}."
+        raise ProblemError(Kind.FORBIDDEN, detail)
+    return caller
 
 
 bearer_key = BearerKey()
@@ -71,4 +75,4 @@ def _holder(auth: AuthSettings, authorization: str) -> Caller:
 
 def _unauthorized(detail: str) -> ProblemError:
     headers = {"WWW-Authenticate": "Bearer"}
-    return ProblemError(HTTPStatus.UNAUTHORIZED, "unauthorized", detail, headers=headers)
+    return ProblemError(Kind.UNAUTHORIZED, detail, headers=headers)

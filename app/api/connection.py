@@ -1,27 +1,23 @@
 """A connection from a client: uvicorn's, which would take a request's head of any size, for any time."""
 
 from asyncio import TimerHandle, Transport
-from http import HTTPStatus
 
+import structlog
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from app.api.problems import ProblemError, answer
+from app.api.edge import ID_HEADER, request_id_of
+from app.api.kinds import Kind
+from app.api.problems import REQUEST_ID, ProblemError, answer
+
+log = structlog.get_logger()
 
 MAX_HEAD = 32_768
 """Bytes of a request line and its headers together, and of whatever else is neither head nor body."""
 
 
-def _rendered(status: HTTPStatus, slug: str, detail: str) -> bytes:
-    """The whole answer as it goes over the wire: nothing below has yet become a request."""
-    response = answer(ProblemError(status, slug, detail, headers={"Connection": "close"}))
-    fields = b"".join(b"%b: %b\r\n" % field for field in response.raw_headers)
-    return STATUS_LINE[status] + fields + b"\r\n" + bytes(response.body)
-
-
-MALFORMED = _rendered(HTTPStatus.BAD_REQUEST, "malformed", "This is not HTTP/1.1.")
-TOO_LARGE = _rendered(
-    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
-    "head-too-large",
+MALFORMED = ProblemError(Kind.MALFORMED, "This is not HTTP/1.1.")
+TOO_LARGE = ProblemError(
+    Kind.HEAD_TOO_LARGE,
     f"The request line and the headers are larger than {MAX_HEAD} bytes, which is the most this service takes.",
 )
 
@@ -70,15 +66,25 @@ class Connection(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         self._refuse(self._refusal)
 
-    def _refuse(self, refusal: bytes) -> None:
+    def _refuse(self, refusal: ProblemError) -> None:
         """Say what is wrong and read no more; closing at once would throw the words away with what is unread."""
         self._refused = True
         if self._answering:
             self.transport.close()
             return
-        self.transport.write(refusal)
+        self.transport.write(self._rendered(refusal))
         self.transport.write_eof()
         self._set_deadline()
+
+    def _rendered(self, refusal: ProblemError) -> bytes:
+        """The whole answer as it goes over the wire: what arrived has not become a request, but it gets an id."""
+        request_id = request_id_of(self.headers or [])
+        state = {**self.app_state, REQUEST_ID: request_id}
+        response = answer(refusal, {"state": state, "root_path": self.root_path})
+        log.info("connection refused", status=response.status_code, detail=refusal.detail, request_id=request_id)
+        fields = [*response.raw_headers, (ID_HEADER, request_id.encode()), (b"connection", b"close")]
+        head = b"".join(b"%b: %b\r\n" % field for field in fields)
+        return STATUS_LINE[response.status_code] + head + b"\r\n" + bytes(response.body)
 
     @property
     def _answering(self) -> bool:

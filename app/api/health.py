@@ -2,48 +2,56 @@
 
 import asyncio
 from http import HTTPStatus
-from typing import Literal
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Request, Response
 from prometheus_client import REGISTRY
 from prometheus_client.exposition import choose_encoder
-from pydantic import BaseModel
 
+from app.api.headers import answers
+from app.api.schemas.wire import Seconds, Text, View, told
 from app.api.wired import Wired
+from app.resilience.events import BreakerState
 from app.wiring import Wiring
 
 router = APIRouter(tags=["health"])
 
 
-class Alive(BaseModel):
+class Alive(View):
     status: Literal["alive"] = "alive"
 
 
-class SystemHealth(BaseModel):
+class SystemHealth(View):
     """What the last light probe of an external system found; `age` in seconds."""
 
     up: bool
-    reason: str | None
-    age: float
-    breaker: str
+    reason: Text | None
+    age: Seconds
+    breaker: BreakerState
     required: bool
 
 
-class Readiness(BaseModel):
+class Readiness(View):
     """`problems` names what keeps the service from being ready; systems that are not required are only reported."""
 
     ready: bool
-    problems: list[str]
-    systems: dict[str, SystemHealth]
+    problems: Annotated[list[Text], told(maxItems=100)]
+    systems: Annotated[dict[str, SystemHealth], told(maxProperties=100)]
 
 
-@router.get("/health/live")
+@router.get("/health/live", responses=answers(HTTPStatus.OK, "The process turns"))
 async def live() -> Alive:
     """Tell that the process turns; depends on nothing outside of it."""
     return Alive()
 
 
-@router.get("/health/ready", responses={503: {"model": Readiness}})
+@router.get(
+    "/health/ready",
+    responses={
+        **answers(HTTPStatus.OK, "Ready for traffic"),
+        HTTPStatus.SERVICE_UNAVAILABLE: {"model": Readiness, "description": "Not ready; `problems` says why"},
+    },
+)
 async def ready(wiring: Wired, response: Response) -> Readiness:
     """Tell whether this replica should get traffic, and how the external systems are."""
     systems, problems = await asyncio.gather(_systems(wiring), _problems(wiring))

@@ -2,29 +2,31 @@
 
 import re
 from hashlib import sha256
-from http import HTTPStatus
 
 from fastapi import Request
 from pydantic import BaseModel
 
+from app.api.kinds import Kind
 from app.api.problems import ProblemError
 from app.orders.create import KeyInFlight, KeyReused
 
 NAME = "Idempotency-Key"
 LONGEST = 255
+# A string of RFC 8941, as the draft has it, or the same characters bare, as most clients send them.
+PATTERN = rf'"((?:[!#-\[\]-~]|\\["\\]){{1,{LONGEST}}})"|([!#-~][!-~]{{0,{LONGEST - 1}}})'
 FORM = f"1 to {LONGEST} visible ASCII characters, in double quotes or bare"
+
+PROBLEMS = (Kind.IDEMPOTENCY_KEY_MALFORMED, Kind.IDEMPOTENCY_KEY_IN_FLIGHT, Kind.IDEMPOTENCY_KEY_REUSED)
+"""What may be wrong with a key."""
 
 PARAMETER = {
     "name": NAME,
     "in": "header",
     "description": f"However often a request is sent with the same key, it makes one order. The key is {FORM}.",
-    "schema": {"type": "string"},
+    "schema": {"type": "string", "minLength": 1, "maxLength": 2 * LONGEST + 2, "pattern": f"^(?:{PATTERN})$"},
     "example": '"8e03978e-40d5-43e8-bc93-6894a57f9324"',
 }
 """What OpenAPI says of the header."""
-
-# A string of RFC 8941, as the draft has it, or the same characters bare, as most clients send them.
-_VALUE = re.compile(r'"((?:[!#-\[\]-~]|\\["\\])+)"|([!#-~][!-~]*)')
 
 
 def idempotency_key(request: Request) -> str | None:
@@ -32,11 +34,11 @@ def idempotency_key(request: Request) -> str | None:
     sent = request.headers.getlist(NAME)
     if not sent:
         return None
-    match = _VALUE.fullmatch(", ".join(sent))
+    match = re.fullmatch(PATTERN, ", ".join(sent))
     quoted, bare = match.groups() if match else (None, None)
     key = re.sub(r"\\(.)", r"\1", quoted) if quoted else bare
-    if key is None or len(key) > LONGEST:
-        raise ProblemError(HTTPStatus.BAD_REQUEST, "idempotency-key-malformed", f"{NAME} must be one value: {FORM}.")
+    if key is None:
+        raise ProblemError(Kind.IDEMPOTENCY_KEY_MALFORMED, f"{NAME} must be one value: {FORM}.")
     return key
 
 
@@ -50,7 +52,7 @@ def key_problem(refusal: KeyInFlight | KeyReused) -> ProblemError:
         case KeyInFlight():
             detail = f"A request with this {NAME} is still being worked on. Repeat it to get its answer."
             headers = {"Retry-After": "1"}
-            return ProblemError(HTTPStatus.CONFLICT, "idempotency-key-in-flight", detail, headers=headers)
+            return ProblemError(Kind.IDEMPOTENCY_KEY_IN_FLIGHT, detail, headers=headers)
         case KeyReused():
             detail = f"This {NAME} was used for another request body. A different order needs a key of its own."
-            return ProblemError(HTTPStatus.UNPROCESSABLE_ENTITY, "idempotency-key-reused", detail)
+            return ProblemError(Kind.IDEMPOTENCY_KEY_REUSED, detail)

@@ -1,15 +1,21 @@
 """Orders over HTTP: take one in, show how far it has come, cancel it."""
 
 import math
+from collections.abc import Callable, Coroutine
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response, Security
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.api.auth import REFUSALS, OrderReader, OrderWriter
+from app.api import body, etag, idempotency, prefer
+from app.api.auth import Caller, OrderReader, OrderWriter, bearer_key, caller_of
 from app.api.body import documented, read_json
+from app.api.headers import answers
 from app.api.idempotency import PARAMETER, fingerprint, idempotency_key, key_problem
+from app.api.kinds import Kind
+from app.api.links import link
 from app.api.paging import next_page
 from app.api.problems import ProblemError, not_found, problem_answers
 from app.api.schemas import (
@@ -26,55 +32,75 @@ from app.api.schemas import (
 from app.api.wired import Wired, wiring_of
 from app.observability.traces import current_traceparent
 from app.orders.create import KeyInFlight, KeyReused, Placement
+from app.orders.follow import wait_for_move
 from app.orders.idempotency import Key
 from app.orders.intervene import NoSuchOrder, cancel_order
-from app.orders.order import OrderStatus, WrongMove
+from app.orders.order import Order, OrderStatus, WrongMove
 from app.orders.read import OrderWithSteps, exists, list_orders, read_order
+from app.outbox.news import TooManyWatches
 from app.tasks.queue import NEWEST
-from app.wiring import Wiring
 
 OrderId = Annotated[Int64, Path(description="The order's id")]
 
 
+PLACING = ["orders:write"]
+"""The scopes that placing an order takes."""
+
 router = APIRouter(
     tags=["orders"],
-    responses=problem_answers(*REFUSALS, HTTPStatus.UNPROCESSABLE_ENTITY, HTTPStatus.SERVICE_UNAVAILABLE),
+    responses=problem_answers(Kind.UNAVAILABLE),
 )
 
 
-@router.post(
-    "/orders",
-    status_code=HTTPStatus.ACCEPTED,
-    responses=problem_answers(
-        HTTPStatus.BAD_REQUEST,
-        HTTPStatus.REQUEST_TIMEOUT,
-        HTTPStatus.CONFLICT,
-        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-        HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-    ),
-    openapi_extra={**documented(NewOrder), "parameters": [PARAMETER]},
-)
-async def place_order(request: Request, response: Response, caller: OrderWriter) -> Queued:
+class Straight(APIRoute):
+    """An operation that reads its request and writes its answer by itself; FastAPI finds and describes it, no more."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        return self.endpoint
+
+
+async def place_order(request: Request) -> Response:
     """Save the order and queue its journey. The answer comes once both are safe; the journey goes on by itself.
 
     With the same `Idempotency-Key` and body again, it gives the first answer again and `Idempotent-Replayed: true`.
     """
-    wiring, key = wiring_of(request), idempotency_key(request)
+    wiring, caller, key = wiring_of(request), caller_of(request, PLACING), idempotency_key(request)
     order = await read_json(request, NewOrder)
     if not caller.acts_for(order.customer_id):
         detail = f"The key {caller.name} may not act for the customer {order.customer_id}."
-        raise ProblemError(HTTPStatus.FORBIDDEN, "forbidden", detail)
+        raise ProblemError(Kind.FORBIDDEN, detail)
     named = Key(caller.name, key, fingerprint(order)) if key else None
     placement = Placement(order.customer_id, order.to_domain(), current_traceparent(), named)
     try:
         created = await wiring.intake.place(placement)
     except (KeyInFlight, KeyReused) as refusal:
         raise key_problem(refusal) from None
-    if created.replayed:
-        response.headers["Idempotent-Replayed"] = "true"
-    response.headers["Location"] = f"/orders/{created.order_id}"
-    response.headers["Retry-After"] = str(math.ceil(wiring.settings.api.retry_after))
-    return Queued(order_id=created.order_id, task_id=created.task_id)
+    headers = {
+        "Location": link(request.scope, f"/orders/{created.order_id}"),
+        "Retry-After": str(math.ceil(wiring.settings.api.retry_after)),
+        **({"Idempotent-Replayed": "true"} if created.replayed else {}),
+    }
+    queued = Queued(order_id=created.order_id, task_id=created.task_id)
+    return Response(queued.model_dump_json(by_alias=True), HTTPStatus.ACCEPTED, headers, "application/json")
+
+
+router.add_api_route(
+    "/orders",
+    place_order,
+    methods=["POST"],
+    route_class_override=Straight,
+    status_code=HTTPStatus.ACCEPTED,
+    response_model=Queued,
+    dependencies=[Security(bearer_key, scopes=PLACING)],
+    responses=answers(
+        HTTPStatus.ACCEPTED,
+        "The order is saved",
+        *("Location", "Retry-After", "Idempotent-Replayed"),
+        leads_to=("show_order", "follow_order", "cancel"),
+    )
+    | problem_answers(*body.PROBLEMS, *idempotency.PROBLEMS),
+    openapi_extra={**documented(NewOrder), "parameters": [PARAMETER]},
+)
 
 
 class OrderQuery(BaseModel):
@@ -82,13 +108,13 @@ class OrderQuery(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    status: list[OrderStatus] | None = None
+    status: Annotated[list[OrderStatus] | None, Field(max_length=len(OrderStatus))] = None
     customer_id: Annotated[CustomerId | None, Field(alias="customerId")] = None
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
-    cursor: Annotated[str | None, Field(pattern=r"^[0-9]{1,19}$")] = None
+    cursor: Annotated[str | None, Field(max_length=19, pattern=r"^[0-9]{1,19}$")] = None
 
 
-@router.get("/orders")
+@router.get("/orders", responses=answers(HTTPStatus.OK, "A page of orders", "Link"))
 async def list_all_orders(
     caller: OrderReader, wiring: Wired, wanted: Annotated[OrderQuery, Query()], request: Request, response: Response
 ) -> OrderPage:
@@ -103,25 +129,47 @@ async def list_all_orders(
         statuses=wanted.status,
         customers=customers,
     )
+    response.headers["Cache-Control"] = "no-store"
     if len(found) > wanted.limit:
         response.headers["Link"] = next_page(request, str(found[wanted.limit - 1].order.id))
-    return OrderPage(orders=[order_row(record) for record in found[: wanted.limit]])
+    root = link(request.scope, "")
+    return OrderPage(orders=[order_row(record, root) for record in found[: wanted.limit]])
 
 
-@router.get("/orders/{order_id}", responses=problem_answers(HTTPStatus.NOT_FOUND))
-async def show_order(caller: OrderReader, order_id: OrderId, wiring: Wired, response: Response) -> OrderView:
-    """Show the order, its steps, and what the systems answered; `Retry-After` says when to look again."""
-    tables = [step.table for step in wiring.steps]
-    found = await read_order(wiring.database.engine, tables, order_id, caller.customers)
-    if found is None:
-        raise not_found(f"order {order_id}")
-    if not found.record.order.status.final:
-        response.headers["Retry-After"] = str(_next_news(found))
-    return _view(found, wiring)
+@router.get(
+    "/orders/{order_id}",
+    response_model=OrderView,
+    responses=answers(HTTPStatus.OK, "The order", "ETag", "Retry-After", "Preference-Applied")
+    | answers(HTTPStatus.NOT_MODIFIED, "As the client knows it", "ETag", "Retry-After", "Preference-Applied")
+    | problem_answers(Kind.NOT_FOUND),
+    openapi_extra={"parameters": [etag.PARAMETER, prefer.PARAMETER]},
+)
+async def show_order(caller: OrderReader, order_id: OrderId, wiring: Wired, request: Request) -> Response:
+    """Show the order, its steps, and what the systems answered; `Retry-After` says when to look again.
+
+    With `Prefer: wait=10` the answer comes when the order is final or, with `If-None-Match`, when it has moved; after
+    10 s at the latest, as it then is.
+    """
+    order, answer = await _show(caller, order_id, request)
+    wait = prefer.wait_wanted(request, wiring.settings.api.max_wait)
+    if wait is None:
+        return answer
+    known = answer.status_code == HTTPStatus.NOT_MODIFIED
+    if not order.status.final and (known or etag.NAME not in request.headers):
+        try:
+            await wait_for_move(wiring.news, order, wait, to_the_end=not known)
+        except TooManyWatches:
+            return answer
+        _, answer = await _show(caller, order_id, request)
+    answer.headers["Preference-Applied"] = f"wait={wait}"
+    return answer
 
 
-@router.post("/orders/{order_id}/cancel", responses=problem_answers(HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT))
-async def cancel(caller: OrderWriter, order_id: OrderId, wiring: Wired) -> OrderView:
+@router.post(
+    "/orders/{order_id}/cancel",
+    responses=answers(HTTPStatus.OK, "The cancelled order") | problem_answers(Kind.NOT_FOUND, Kind.WRONG_STATE),
+)
+async def cancel(caller: OrderWriter, order_id: OrderId, wiring: Wired, request: Request) -> OrderView:
     """Cancel the order; possible until its payment is registered."""
     if caller.customers is not None and not await exists(wiring.database.engine, order_id, caller.customers):
         raise not_found(f"order {order_id}")
@@ -130,15 +178,29 @@ async def cancel(caller: OrderWriter, order_id: OrderId, wiring: Wired) -> Order
     except NoSuchOrder:
         raise not_found(f"order {order_id}") from None
     except WrongMove as error:
-        raise ProblemError(HTTPStatus.CONFLICT, "wrong-state", f"{error}.", title="Not possible any more") from error
+        raise ProblemError(Kind.WRONG_STATE, f"{error}.") from error
     found = await read_order(wiring.database.engine, [step.table for step in wiring.steps], order_id)
     assert found is not None
-    return _view(found, wiring)
+    return _view(found, request)
 
 
-def _view(found: OrderWithSteps, wiring: Wiring) -> OrderView:
-    systems = {step.table: step.system for step in wiring.steps}
-    return order_view(found.record, [step_view(view, systems[table]) for table, view in found.tasks.items()])
+async def _show(caller: Caller, order_id: int, request: Request) -> tuple[Order, Response]:
+    """The order as it stands now, and the answer that shows it; raises a 404 problem."""
+    wiring = wiring_of(request)
+    tables = [step.table for step in wiring.steps]
+    found = await read_order(wiring.database.engine, tables, order_id, caller.customers)
+    if found is None:
+        raise not_found(f"order {order_id}")
+    answer = etag.conditional(request, _view(found, request).model_dump_json(by_alias=True).encode())
+    if not found.record.order.status.final:
+        answer.headers["Retry-After"] = str(_next_news(found))
+    return found.record.order, answer
+
+
+def _view(found: OrderWithSteps, request: Request) -> OrderView:
+    systems = {step.table: step.system for step in wiring_of(request).steps}
+    steps = [step_view(view, systems[table]) for table, view in found.tasks.items()]
+    return order_view(found.record, steps, link(request.scope, ""))
 
 
 def _next_news(found: OrderWithSteps) -> int:

@@ -2,8 +2,10 @@
 
 from fastapi import Request
 
+from app.api.links import link
+
 
 def next_page(request: Request, cursor: str) -> str:
     """The value of a Link header: this request again, with `cursor` in the place of its own."""
-    url = request.url.include_query_params(cursor=cursor)
-    return f'<{url.path}?{url.query}>; rel="next"'
+    query = request.url.include_query_params(cursor=cursor).query
+    return f'<{link(request.scope, request.scope["route"].path)}?{query}>; rel="next"'

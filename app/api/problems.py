@@ -2,40 +2,60 @@
 
 import math
 from http import HTTPStatus
-from typing import Any
+from typing import Annotated, Any
 
 import structlog
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError
 from sqlalchemy.exc import TimeoutError as NoConnection
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
+from starlette.types import Scope
 
+from app.api.headers import Answers, given
+from app.api.kinds import Kind
+from app.api.links import link
+from app.api.schemas.wire import LONGEST_TEXT, Address, Text, told
 from app.orders.ports import SystemUnavailable
 
 log = structlog.get_logger()
 
 MEDIA_TYPE = "application/problem+json"
 
+REQUEST_ID = "request_id"
+"""Under this name the state of a request's scope holds its id."""
+
+HEADERS_OF = {
+    Kind.UNAUTHORIZED: ("WWW-Authenticate",),
+    Kind.IDEMPOTENCY_KEY_IN_FLIGHT: ("Retry-After",),
+    Kind.UNAVAILABLE: ("Retry-After",),
+}
+"""The headers that a kind of problem comes with."""
+
+MOST_ERRORS = 20
+
 
 class FieldError(BaseModel):
     """Where in the request something is wrong, as a JSON pointer (`/items/0/price`), and what."""
 
-    pointer: str
-    detail: str
+    pointer: Text
+    detail: Text
 
 
 class Problem(BaseModel):
-    """An error as RFC 9457 describes it; `type` is a page about this kind of error."""
+    """An error as RFC 9457 describes it; `type` is a page about this kind of error, `requestId` leads to the logs."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="allow", alias_generator=to_camel, populate_by_name=True)
 
-    type: str
-    title: str
-    status: int
-    detail: str
-    errors: list[FieldError] | None = None
+    type: Address
+    title: Text
+    status: Annotated[int, told(minimum=400, maximum=599)]
+    detail: Text
+    request_id: Annotated[str, told(minLength=1, maxLength=128)]
+    errors: Annotated[list[FieldError], told(maxItems=MOST_ERRORS)] | None = None
 
 
 class ProblemError(Exception):
@@ -43,103 +63,133 @@ class ProblemError(Exception):
 
     def __init__(
         self,
-        status: HTTPStatus,
-        slug: str,
+        kind: Kind,
         detail: str,
         *,
-        title: str | None = None,
         errors: list[FieldError] | None = None,
         headers: dict[str, str] | None = None,
     ) -> None:
         super().__init__(detail)
-        self.headers = headers or {}
-        self.problem = Problem(
-            type=f"/problems/{slug}", title=title or status.phrase, status=status, detail=detail, errors=errors
+        self.kind, self.detail, self.errors, self.headers = kind, detail, errors, headers or {}
+
+
+def answer(error: ProblemError, scope: Scope) -> Response:
+    """The problem as an answer to the request of this scope."""
+    kind = error.kind
+    problem = Problem(
+        type=link(scope, f"/problems/{kind.slug}"),
+        title=kind.title,
+        status=kind.status,
+        detail=error.detail[:LONGEST_TEXT],
+        request_id=scope["state"][REQUEST_ID],
+        errors=error.errors,
+    )
+    return Response(problem.model_dump_json(exclude_none=True, by_alias=True), kind.status, error.headers, MEDIA_TYPE)
+
+
+def problem_answers(*kinds: Kind) -> Answers:
+    """The error answers of an operation, for OpenAPI; those that all operations may have are added in the document."""
+    answers: Answers = {}
+    for kind in kinds:
+        media = {"schema": {"$ref": "#/components/schemas/Problem"}, "examples": {}}
+        answer = answers.setdefault(
+            int(kind.status), {"description": kind.status.phrase, "headers": {}, "content": {MEDIA_TYPE: media}}
         )
-
-
-def answer(error: ProblemError) -> Response:
-    body = error.problem.model_dump_json(exclude_none=True)
-    return Response(body, error.problem.status, error.headers, MEDIA_TYPE)
-
-
-def problem_answers(*statuses: HTTPStatus) -> dict[int | str, dict[str, Any]]:
-    """The error answers of an operation, for OpenAPI."""
-    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    return {int(s): {"description": s.phrase, "content": content} for s in statuses}
+        answer["headers"] |= given(*HEADERS_OF.get(kind, ()))["headers"]
+        answer["content"][MEDIA_TYPE]["examples"][kind.slug] = {"$ref": f"#/components/examples/{kind.slug}"}
+    return answers
 
 
 def not_found(what: str) -> ProblemError:
-    return ProblemError(HTTPStatus.NOT_FOUND, "not-found", f"There is no {what}.")
+    return ProblemError(Kind.NOT_FOUND, f"There is no {what}.")
 
 
 def unavailable(detail: str, after: float = 5) -> ProblemError:
     """A 503 that asks to come back in `after` seconds."""
     headers = {"Retry-After": str(max(math.ceil(after), 1))}
-    return ProblemError(HTTPStatus.SERVICE_UNAVAILABLE, "unavailable", detail, headers=headers)
+    return ProblemError(Kind.UNAVAILABLE, detail, headers=headers)
 
 
 def install(app: FastAPI) -> None:
-    """Let every error of the application leave as a problem."""
+    """Let every error that the application knows leave as a problem; the rest is `bug`'s."""
     app.add_exception_handler(ProblemError, _problem)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(RequestValidationError, _invalid)
     for kind in (DBAPIError, NoConnection, OSError):
         app.add_exception_handler(kind, _database)
     app.add_exception_handler(SystemUnavailable, _system)
-    app.add_exception_handler(Exception, _bug)
 
 
-async def _problem(_request: Request, error: Exception) -> Response:
+async def _problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, ProblemError)
-    return answer(error)
+    return answer(error, request.scope)
 
 
 async def _http(request: Request, error: Exception) -> Response:
+    """What the framework raises by itself, 404 and 405: it names only the methods of the first route that fits."""
     assert isinstance(error, HTTPException)
-    status = HTTPStatus(error.status_code)
-    details = {
-        HTTPStatus.NOT_FOUND: f"There is nothing at {request.url.path}.",
-        HTTPStatus.METHOD_NOT_ALLOWED: f"{request.method} is not possible here; see the Allow header.",
-    }
-    slug = status.phrase.lower().replace(" ", "-").replace("'", "")
-    detail = details.get(status, str(error.detail))
-    return answer(ProblemError(status, slug, detail, headers=dict(error.headers or {})))
+    match error.status_code:
+        case HTTPStatus.NOT_FOUND:
+            return answer(ProblemError(Kind.NOT_FOUND, _nothing_at(request)), request.scope)
+        case HTTPStatus.METHOD_NOT_ALLOWED:
+            allow = {"Allow": ", ".join(_methods_at(request, request.scope["path"]))}
+            if request.method == "OPTIONS":
+                return Response(status_code=HTTPStatus.NO_CONTENT, headers=allow)
+            detail = f"{request.method} is not possible here; possible are {allow['Allow']}."
+            return answer(ProblemError(Kind.METHOD_NOT_ALLOWED, detail, headers=allow), request.scope)
+    return await bug(request, error)
 
 
-async def _invalid(_request: Request, error: Exception) -> Response:
+def _nothing_at(request: Request) -> str:
+    path = request.scope["path"]
+    without = path.rstrip("/")
+    if without != path and _methods_at(request, without):
+        return f"There is nothing at {path}; without the slash at its end there is: {without}."
+    return f"There is nothing at {path}."
+
+
+def _methods_at(request: Request, path: str) -> list[str]:
+    asked = {**request.scope, "path": path}
+    found = [
+        method
+        for method in ("GET", "POST", "PUT", "PATCH", "DELETE")
+        if any(route.matches({**asked, "method": method})[0] is Match.FULL for route in request.app.routes)
+    ]
+    return [*(["HEAD"] if "GET" in found else []), *found, *(["OPTIONS"] if found else [])]
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
-    return answer(invalid(error.errors()))
+    return answer(invalid(error.errors()), request.scope)
 
 
 def invalid(errors: Any) -> ProblemError:
     """A 422 that names each wrong field, from pydantic's or FastAPI's list of errors."""
-    fields = [FieldError(pointer=_pointer(e["loc"]), detail=e["msg"]) for e in errors[:20]]
+    fields = [FieldError(pointer=_pointer(e["loc"]), detail=e["msg"]) for e in errors[:MOST_ERRORS]]
     detail = "The request does not fit: " + "; ".join(f"{f.pointer or 'body'}: {f.detail}" for f in fields[:3])
-    return ProblemError(
-        HTTPStatus.UNPROCESSABLE_ENTITY, "invalid-request", detail, title="Invalid request", errors=fields
-    )
+    return ProblemError(Kind.INVALID_REQUEST, detail, errors=fields)
 
 
 def _pointer(loc: tuple[int | str, ...]) -> str:
-    return "".join(f"/{part}" for part in loc)
+    """The JSON pointer; it may lead through names that the client has chosen, at any length."""
+    return "".join(f"/{part}" for part in loc)[:LONGEST_TEXT]
 
 
 async def _database(request: Request, error: Exception) -> Response:
     if isinstance(error, (IntegrityError, DataError, ProgrammingError)):
-        return await _bug(request, error)
-    log.error("request failed for want of the database", path=request.url.path, error=repr(error))
-    return answer(unavailable("The database cannot be reached; nothing was saved by this request as far as we know."))
+        return await bug(request, error)
+    log.error("request failed for want of the database", error=repr(error))
+    detail = "The database cannot be reached; nothing was saved by this request as far as we know."
+    return answer(unavailable(detail), request.scope)
 
 
-async def _system(_request: Request, error: Exception) -> Response:
+async def _system(request: Request, error: Exception) -> Response:
     """For an operation that needs a system's answer at once; those of today leave that to their tasks (CB-6)."""
     assert isinstance(error, SystemUnavailable)
-    return answer(unavailable(f"{error.system} cannot be asked now.", error.retry_after or 5))
+    return answer(unavailable(f"{error.system} cannot be asked now.", error.retry_after or 5), request.scope)
 
 
-async def _bug(request: Request, error: Exception) -> Response:
-    log.error("request failed in our own code", path=request.url.path, exc_info=error)
-    return answer(
-        ProblemError(HTTPStatus.INTERNAL_SERVER_ERROR, "internal-error", "Something broke on our side; it was logged.")
-    )
+async def bug(request: Request, error: Exception) -> Response:
+    """The answer to an error that nobody foresaw; all that is known about it goes to the log."""
+    log.error("request failed in our own code", exc_info=error)
+    return answer(ProblemError(Kind.INTERNAL_ERROR, "Something broke on our side; it was logged."), request.scope)

@@ -1,14 +1,17 @@
-"""Taking orders in: each order, its first task, its first event and its client's key in one transaction."""
+"""Taking orders in: each order, its first task, its first event and its client's key with one statement."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncEngine
 
+from app.observability import metrics
 from app.orders import idempotency, repository
 from app.orders.idempotency import Answered, Key
-from app.orders.moves import Moved, StepQueues, tell
-from app.orders.order import Item
+from app.orders.moves import StepQueues
+from app.orders.order import NOT_SAVED, Item, Order, OrderStatus
+from app.orders.repository import NewOrder
+from app.orders.snapshot import dump_payload
 
 
 class Placement(NamedTuple):
@@ -40,28 +43,21 @@ Answer = Created | KeyInFlight | KeyReused
 
 
 async def create_orders(engine: AsyncEngine, steps: StepQueues, placements: Sequence[Placement]) -> list[Answer]:
-    """Save all orders in one transaction; an order whose key stands in its way is answered and harms no other."""
-    async with engine.begin() as conn:
-        repeats = await idempotency.claim(conn, [p.key for p in placements])
-        fresh = [p for p, repeat in zip(placements, repeats, strict=True) if repeat is None]
-        created = iter(await _write(conn, steps, fresh))
-        answered = await idempotency.find(conn, [key for key in repeats if key is not None])
-    return [next(created) if key is None else _repeated(key, answered) for key in repeats]
+    """Save all orders with one statement; one whose key stands in its way is answered and harms no other."""
+    orders = [Order(NOT_SAVED, p.customer_id, p.items) for p in placements]
+    new = [NewOrder(dump_payload(o), p.traceparent, p.key) for o, p in zip(orders, placements, strict=True)]
+    opening = orders[0].accepted()
+    async with engine.connect() as conn:
+        await conn.execution_options(isolation_level="AUTOCOMMIT")
+        made = await repository.place(conn, new, opening, steps[opening.type].table)
+        repeated = [p.key for p, ids in zip(placements, made, strict=True) if p.key and not ids]
+        answered = await idempotency.find(conn, repeated)
+    metrics.orders_entered(OrderStatus.ACCEPTED, len(made) - len(repeated))
+    return [Created(*ids) if ids else _repeated(p.key, answered) for p, ids in zip(placements, made, strict=True)]
 
 
-async def _write(conn: AsyncConnection, steps: StepQueues, placements: Sequence[Placement]) -> list[Created]:
-    if not placements:
-        return []
-    orders = await repository.insert(conn, [(p.customer_id, p.items) for p in placements])
-    moves = [Moved(o, o.accepted(), p.traceparent) for o, p in zip(orders, placements, strict=True)]
-    task_ids = await tell(conn, moves, steps)
-    created = [Created(o.id, task_ids[o.id]) for o in orders]
-    made = {p.key: (c.order_id, c.task_id) for p, c in zip(placements, created, strict=True) if p.key}
-    await idempotency.answer(conn, made)
-    return created
-
-
-def _repeated(key: Key, answered: Mapping[tuple[str, str], Answered]) -> Answer:
+def _repeated(key: Key | None, answered: Mapping[tuple[str, str], Answered]) -> Answer:
+    assert key is not None
     found = answered.get(key.id)
     if found is None:
         return KeyInFlight(key.name)

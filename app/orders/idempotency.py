@@ -1,29 +1,12 @@
 """The idempotency keys: what a client calls its request by, and the order that the request made."""
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import NamedTuple
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from app.retention import LOCK
-
-# Nobody waits for anybody: while another transaction holds the key its advisory lock cannot be had, and a key that is
-# there already is a conflict. Either way the row is missing from the answer.
-_CLAIM = text("""
-INSERT INTO idempotency_key (caller, key, fingerprint)
-SELECT caller, key, fingerprint
-FROM unnest(CAST(:callers AS text[]), CAST(:keys AS text[]), CAST(:fingerprints AS bytea[]))
-     AS n (caller, key, fingerprint)
-WHERE pg_try_advisory_xact_lock(hashtextextended(key, hashtextextended(caller, 0)))
-ON CONFLICT DO NOTHING
-RETURNING caller, key""")
-
-_ANSWER = text("""
-UPDATE idempotency_key AS k SET order_id = n.order_id, task_id = n.task_id
-FROM unnest(CAST(:callers AS text[]), CAST(:keys AS text[]), CAST(:order_ids AS bigint[]), CAST(:task_ids AS bigint[]))
-     AS n (caller, key, order_id, task_id)
-WHERE k.caller = n.caller AND k.key = n.key""")
 
 _FIND = text("""
 SELECT caller, key, fingerprint, order_id, task_id
@@ -55,32 +38,6 @@ class Answered(NamedTuple):
     fingerprint: bytes
     order_id: int
     task_id: int
-
-
-async def claim(conn: AsyncConnection, keys: Sequence[Key | None]) -> list[Key | None]:
-    """Take keys for the transaction; returns, each in its place, those that this was not the first use of.
-
-    Such a key was used before, is used a second time in `keys`, or is held by a transaction under way.
-    """
-    wanted = {key.id: key for key in reversed(keys) if key is not None}
-    if not wanted:
-        return [None for _ in keys]
-    values = {**_ids([*wanted.values()]), "fingerprints": [key.fingerprint for key in wanted.values()]}
-    taken = {(row.caller, row.key) for row in await conn.execute(_CLAIM, values)}
-    repeats: list[Key | None] = []
-    for key in keys:
-        first = key is None or key.id in taken
-        repeats.append(None if first else key)
-        if key is not None:
-            taken.discard(key.id)
-    return repeats
-
-
-async def answer(conn: AsyncConnection, made: Mapping[Key, tuple[int, int]]) -> None:
-    """Note at claimed keys which order and which task, by their ids, their requests have made."""
-    if made:
-        order_ids, task_ids = zip(*made.values(), strict=True)
-        await conn.execute(_ANSWER, {**_ids([*made]), "order_ids": order_ids, "task_ids": task_ids})
 
 
 async def find(conn: AsyncConnection, keys: Sequence[Key]) -> dict[tuple[str, str], Answered]:

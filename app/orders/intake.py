@@ -6,6 +6,7 @@ from typing import NamedTuple
 from sqlalchemy.exc import DataError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from app.observability.traces import continued
 from app.orders.create import Answer, Created, Placement, create_orders
 from app.orders.moves import StepQueues
 
@@ -55,8 +56,10 @@ class Intake:
 
     async def _commit(self, group: list[_Waiting]) -> None:
         """Write a group; if the database refuses one of its rows, write each alone, so that only that one fails."""
+        traces = [w.placement.traceparent for w in group]
         try:
-            answers = await create_orders(self._engine, self._steps, [w.placement for w in group])
+            with continued("intake commit", traces[0], {"orders": len(group)}, links=traces[1:]):
+                answers = await create_orders(self._engine, self._steps, [w.placement for w in group])
         except (DataError, IntegrityError) as error:
             if len(group) == 1:
                 _fail(group, error)

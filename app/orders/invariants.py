@@ -1,5 +1,7 @@
 """What holds in the data at any moment, whatever has just failed. Each statement looks at one snapshot."""
 
+import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -12,6 +14,9 @@ from app.settings import EventSettings, TaskSettings
 
 MOST = 100
 """Violations shown of each invariant."""
+
+LOCK = 7_305_180_116
+"""The advisory lock of whoever looks by the clock: one replica at a time."""
 
 TASKS: dict[S, str] = {
     S.ACCEPTED: "A----",
@@ -138,6 +143,25 @@ INVARIANTS = (
                           WHEN 'PARKED' THEN last_error IS NOT NULL END IS NOT TRUE""",
     ),
 )
+
+
+_GUARD = text("""
+SELECT pg_try_advisory_xact_lock(:lock) AS alone, set_config('statement_timeout', :milliseconds, true),
+       set_config('transaction_read_only', 'on', true)""")
+
+
+async def inspect(
+    conn: AsyncConnection, tasks: Mapping[str, TaskSettings], events: EventSettings, *, statement_timeout: float
+) -> dict[str, int] | None:
+    """How often each invariant is broken, in a transaction of its own; None while another replica is looking.
+
+    Gives up with the first statement that takes longer than `statement_timeout` seconds.
+    """
+    limits = {"lock": LOCK, "milliseconds": str(math.ceil(statement_timeout * 1000))}
+    if not (await conn.execute(_GUARD, limits)).one().alone:
+        return None
+    broken = Counter(violation.invariant.name for violation in await violations(conn, tasks, events))
+    return {invariant.name: broken[invariant.name] for invariant in INVARIANTS}
 
 
 async def violations(

@@ -6,8 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import structlog
+from opentelemetry.trace import SpanKind
 from sqlalchemy.ext.asyncio import AsyncConnection
+from structlog.contextvars import bind_contextvars
 
+from app.observability.traces import continued
 from app.orders import repository
 from app.orders.moves import Moved, StepQueues, save_moves
 from app.orders.order import Order
@@ -192,7 +195,19 @@ class StepWork:
         self._step, self._steps, self._jitter = step, steps, jitter
 
     async def attempt(self, task: Task, budget: float) -> Outcome:
-        """Make the step's next call and say what its answer, or its failure, means for the task."""
+        """Make the step's next call and say what its answer, or its failure, means for the task.
+
+        Log lines of the asyncio task that it runs in are about this attempt from now on.
+        """
+        table, system = self._step.table, self._step.system
+        ids: dict[str, int] = {"task_id": task.task_id, "order_id": task.order_id, "attempt": task.attempt}
+        bind_contextvars(table=table, system=system, **ids)
+        with continued(f"{table} attempt", task.traceparent, ids, kind=SpanKind.CONSUMER) as span:
+            outcome = await self._attempt(task, budget)
+            span.set_attribute("outcome", type(outcome).__name__)
+            return outcome
+
+    async def _attempt(self, task: Task, budget: float) -> Outcome:
         try:
             order = load_payload(task.order_id, task.payload)
         except ValueError as error:

@@ -28,21 +28,19 @@ async def save_moves(conn: AsyncConnection, moves: Sequence[Moved], steps: StepQ
     """Save moved orders, and all that their moves bring about."""
     ages = await repository.save(conn, [m.order for m in moves])
     await tell(conn, moves, steps)
-    for order, event, _ in moves:
+    for order, event, traceparent in moves:
         if order.status is OrderStatus.CONFIRMED and event.type == "order.confirmed":
-            metrics.order_confirmation.observe(ages[order.id])
+            metrics.order_confirmed(ages[order.id], traceparent)
 
 
-async def tell(conn: AsyncConnection, moves: Sequence[Moved], steps: StepQueues) -> dict[int, int]:
-    """Write the events and enqueue the steps that begin with them; returns the new tasks' ids by order id."""
-    task_ids: dict[int, int] = {}
+async def tell(conn: AsyncConnection, moves: Sequence[Moved], steps: StepQueues) -> None:
+    """Write the events and enqueue the steps that begin with them."""
     for event_type, queue in steps.items():
         if begins := [m for m in moves if m.event.type == event_type]:
             new = [NewTask(m.order.id, dump_payload(m.order), m.traceparent) for m in begins]
-            task_ids |= await queue.enqueue(conn, new)
+            await queue.enqueue(conn, new)
     events = [store.NewEvent(e.order_id, e.sequence, e.type, dump_details(e.data), trace) for _, e, trace in moves]
     await store.add(conn, events)
     for order, event, _ in moves:
         if event.data["previous"] != order.status:
-            metrics.order_entered(order.status)
-    return task_ids
+            metrics.orders_entered(order.status)

@@ -75,6 +75,10 @@ MOVES: dict[str, Move] = {
 }
 
 
+NOT_SAVED = 0
+"""The id of an order that has none yet."""
+
+
 class WrongMove(Exception):
     """The order is in a state from which this move is not allowed."""
 

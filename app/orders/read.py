@@ -24,7 +24,7 @@ async def read_order(
     None when there is no such order, or when it belongs to none of `customers`, if these are given.
     """
     async with engine.connect() as conn:
-        record = await _find(conn, order_id, customers)
+        record = await find_order(conn, order_id, customers)
         if record is None:
             return None
         tasks = await tasks_of_order(conn, tables, order_id)
@@ -47,10 +47,11 @@ async def list_orders(
 async def exists(engine: AsyncEngine, order_id: int, customers: Collection[str] | None = None) -> bool:
     """Whether there is such an order, and it belongs to one of `customers`, if these are given."""
     async with engine.connect() as conn:
-        return await _find(conn, order_id, customers) is not None
+        return await find_order(conn, order_id, customers) is not None
 
 
-async def _find(conn: AsyncConnection, order_id: int, customers: Collection[str] | None) -> OrderRecord | None:
+async def find_order(conn: AsyncConnection, order_id: int, customers: Collection[str] | None) -> OrderRecord | None:
+    """The order; None when it belongs to none of `customers`, if these are given."""
     record = await repository.find(conn, order_id)
     if record is None or (customers is not None and record.order.customer_id not in customers):
         return None

@@ -1,24 +1,50 @@
-"""The orders table."""
+"""The orders table, and the one statement that brings orders in."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
+from typing import NamedTuple
 
-from sqlalchemy import Row, text
+from sqlalchemy import Row, TextClause, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.orders.order import Item, Order, OrderStatus
-from app.orders.snapshot import dump_details, dump_items, load_details, load_items
+from app.orders.idempotency import Key
+from app.orders.order import Event, Order, OrderStatus
+from app.orders.snapshot import dump_details, load_details, load_items
+from app.outbox import store
+from app.tasks import queue
 
 _COLUMNS = "id, customer_id, items, status, version, reason, details"
 
-# Ids are given in the order of the input, so the sorted ids belong to the rows as they came.
-_INSERT = text("""
-INSERT INTO orders (customer_id, items, status)
-SELECT customer_id, items, 'ACCEPTED'
-FROM unnest(CAST(:customer_ids AS text[]), CAST(:items AS jsonb[])) WITH ORDINALITY AS n (customer_id, items, place)
-ORDER BY place
-RETURNING id""")
+# An order, its first task and event and its key stand or fall together, in one statement: it is one round trip, and no
+# transaction stays open between two of them. The ids are drawn first, so that each row may name the others. Nobody
+# waits for anybody's key: while another transaction holds it its advisory lock cannot be had, and one that is there
+# already is a conflict. Either way the order is not made.
+_PLACE = """
+WITH given AS MATERIALIZED (
+  SELECT nextval('orders_id_seq') AS order_id, nextval('{table}_task_id_seq') AS task_id, n.*
+  FROM unnest(CAST(:payloads AS jsonb[]), CAST(:traceparents AS text[]), CAST(:callers AS text[]),
+              CAST(:keys AS text[]), CAST(:fingerprints AS bytea[])) WITH ORDINALITY
+       AS n (payload, traceparent, caller, key, fingerprint, place)),
+keyed AS (
+  INSERT INTO idempotency_key (caller, key, fingerprint, order_id, task_id)
+  SELECT caller, key, fingerprint, order_id, task_id FROM given
+  WHERE key IS NOT NULL AND pg_try_advisory_xact_lock(hashtextextended(key, hashtextextended(caller, 0)))
+  ON CONFLICT DO NOTHING RETURNING order_id),
+new AS (SELECT * FROM given WHERE key IS NULL OR order_id IN (SELECT order_id FROM keyed)),
+placed AS (
+  INSERT INTO orders (id, customer_id, items, status) OVERRIDING SYSTEM VALUE
+  SELECT order_id, payload ->> 'customer_id', payload -> 'items', payload ->> 'status' FROM new),
+queued AS (
+  INSERT INTO {table} (task_id, order_id, status, next_attempt_at, payload, traceparent) OVERRIDING SYSTEM VALUE
+  SELECT task_id, order_id, 'PENDING', now(), payload || jsonb_build_object('key', gen_random_uuid()), traceparent
+  FROM new),
+told AS (
+  INSERT INTO outbox_event (order_id, sequence, type, data, traceparent)
+  SELECT order_id, :sequence, :type, CAST(:data AS jsonb), traceparent FROM new)
+SELECT new.order_id, new.task_id, pg_notify(:tasks, '{table}'), pg_notify(:events, '')
+FROM given LEFT JOIN new USING (place) ORDER BY place"""
 
 _LOCK = text(f"""
 SELECT {_COLUMNS} FROM orders WHERE id = ANY (CAST(:ids AS bigint[]))
@@ -51,15 +77,43 @@ class OrderRecord:
     updated_at: datetime
 
 
+class NewOrder(NamedTuple):
+    """An order to be placed: its snapshot as JSON text, which its first task gets too, and its client's key."""
+
+    payload: str
+    traceparent: str | None
+    key: Key | None
+
+
 class StaleOrder(Exception):
     """Someone else moved the order between reading and saving it."""
 
 
-async def insert(conn: AsyncConnection, orders: Sequence[tuple[str, tuple[Item, ...]]]) -> list[Order]:
-    """Save new orders, given as (customer id, items); returns them with their ids, in the same order."""
-    values = {"customer_ids": [c for c, _ in orders], "items": [dump_items(items) for _, items in orders]}
-    ids = sorted(await conn.scalars(_INSERT, values))
-    return [Order(order_id, customer, items) for order_id, (customer, items) in zip(ids, orders, strict=True)]
+async def place(
+    conn: AsyncConnection, orders: Sequence[NewOrder], opening: Event, table: str
+) -> list[tuple[int, int] | None]:
+    """Save new orders, each with the event that opens its history and a task in `table`, which is due at once.
+
+    Returns the ids of each order and its task, or None where a key stands in the way: one that was used before, earlier
+    in `orders` as well, or that a transaction under way holds.
+    """
+    keys = [order.key for order in orders]
+    rows = await conn.execute(
+        _placing(table),
+        {
+            "payloads": [order.payload for order in orders],
+            "traceparents": [order.traceparent for order in orders],
+            "callers": [key and key.caller for key in keys],
+            "keys": [key and key.name for key in keys],
+            "fingerprints": [key and key.fingerprint for key in keys],
+            "sequence": opening.sequence,
+            "type": opening.type,
+            "data": dump_details(opening.data),
+            "tasks": queue.CHANNEL,
+            "events": store.CHANNEL,
+        },
+    )
+    return [None if row[0] is None else (row[0], row[1]) for row in rows]
 
 
 async def lock(conn: AsyncConnection, ids: Sequence[int]) -> dict[int, Order]:
@@ -106,6 +160,11 @@ async def page(
         "customers": None if customers is None else sorted(customers),
     }
     return [_record(row) for row in await conn.execute(_PAGE, values)]
+
+
+@cache
+def _placing(table: str) -> TextClause:
+    return text(_PLACE.format(table=table))
 
 
 def _record(row: Row[tuple[object, ...]]) -> OrderRecord:

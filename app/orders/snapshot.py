@@ -21,10 +21,6 @@ _DETAILS = TypeAdapter(dict[str, Any])
 _SNAPSHOT = TypeAdapter(_Snapshot)
 
 
-def dump_items(items: tuple[Item, ...]) -> str:
-    return _ITEMS.dump_json(items).decode()
-
-
 def load_items(text: str) -> tuple[Item, ...]:
     return _ITEMS.validate_json(text)
 

@@ -3,12 +3,16 @@
 import asyncio
 import time
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 import structlog
+from opentelemetry.trace import Span, SpanKind
 from sqlalchemy.ext.asyncio import AsyncEngine
+from structlog.contextvars import bound_contextvars
 
 from app.loop import Loop
+from app.observability.traces import continued, trace_of
 from app.outbox import store
 from app.outbox.sink import Sink
 from app.outbox.store import Delivery, StoredEvent
@@ -107,8 +111,9 @@ class Relay:
             lost = f"lost: no report came back from the last of {self._rules.max_attempts} attempts"
             return Delivery(event, "PARKED", event.attempts - 1, last_error=lost)
         try:
-            async with asyncio.timeout(self._rules.publish_timeout):
-                await self._sink.publish(event)
+            with bound_contextvars(**_names(event)), _span(event):
+                async with asyncio.timeout(self._rules.publish_timeout):
+                    await self._sink.publish(event)
         except (CircuitOpen, BulkheadFull) as refusal:
             self._held_until = time.monotonic() + (refusal.retry_after or 1.0)
             return store.given_back(event)
@@ -135,6 +140,11 @@ class Relay:
                 log.error("event parked", **_names(delivery.event), reason=delivery.last_error)
 
 
+def _span(event: StoredEvent) -> AbstractContextManager[Span]:
+    ids: dict[str, str | int] = {"event_id": event.event_id, "order_id": event.order_id, "attempt": event.attempts}
+    return continued(f"publish {event.type}", event.traceparent, ids, kind=SpanKind.PRODUCER)
+
+
 def _why(error: Exception, timeout: float) -> str:
     """A reason for people; its first word, up to the colon, is for machines."""
     match error:
@@ -147,11 +157,12 @@ def _why(error: Exception, timeout: float) -> str:
     return printable(reason)
 
 
-def _names(event: StoredEvent) -> dict[str, object]:
+def _names(event: StoredEvent) -> dict[str, str | int]:
     return {
         "type": event.type,
         "event_id": event.event_id,
         "order_id": event.order_id,
         "sequence": event.sequence,
         "attempt": event.attempts,
+        **trace_of(event.traceparent),
     }

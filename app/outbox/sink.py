@@ -6,6 +6,7 @@ from typing import Protocol
 
 import structlog
 
+from app.outbox.nats import open_nats
 from app.outbox.store import StoredEvent
 from app.outbox.webhook import open_webhook
 from app.settings import EventSettings
@@ -40,3 +41,6 @@ async def open_sink(settings: EventSettings) -> AsyncIterator[Sink]:
         case "webhook":
             async with open_webhook(settings) as webhook:
                 yield webhook
+        case "nats":
+            async with open_nats(settings) as nats:
+                yield nats

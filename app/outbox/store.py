@@ -1,6 +1,6 @@
 """The outbox table: events are written in the transaction that makes them true, and published from here."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, NamedTuple
@@ -54,6 +54,29 @@ SELECT count(*) AS unsent, coalesce(extract(epoch FROM now() - min(occurred_at))
        (SELECT count(*) FROM (SELECT FROM outbox_event WHERE status = 'PARKED' LIMIT :most) AS aside) AS parked
 FROM (SELECT occurred_at FROM outbox_event WHERE status = 'PENDING' ORDER BY position LIMIT :most) AS waiting""")
 
+_SEEN = """
+SELECT CAST(event_id AS text), order_id, sequence, type, status, attempts, last_error, occurred_at, published_at
+FROM outbox_event WHERE """
+
+# Newest first, along the unique position.
+_LISTING = text(f"""{_SEEN}
+status = ANY (CAST(:statuses AS text[])) AND (CAST(:order_id AS bigint) IS NULL OR order_id = :order_id)
+ORDER BY position DESC LIMIT :most""")
+
+# The token is not reset: a relay that still holds an old lease stays shut out.
+_REVIVE = text("""
+UPDATE outbox_event SET status = 'PENDING', attempts = 0, next_attempt_at = now(), lease_token = lease_token + 1
+WHERE event_id = CAST(:event_id AS uuid) AND status = 'PARKED'
+RETURNING order_id, pg_notify(:channel, '')""")
+
+# Order by order along the unique index, so that no plan reads what the other orders have told.
+_SINCE = text("""
+SELECT e.* FROM unnest(CAST(:order_ids AS bigint[]), CAST(:seen AS int[])) AS known (order_id, sequence)
+CROSS JOIN LATERAL (
+  SELECT event_id, position, order_id, sequence, type, data, occurred_at, traceparent, attempts, lease_token
+  FROM outbox_event WHERE order_id = known.order_id AND sequence > known.sequence ORDER BY sequence LIMIT :most) AS e
+ORDER BY e.order_id, e.sequence""")
+
 # As the tasks are deleted: along an index that is there anyway, up to where the events are too young.
 _DELETE = text("""
 WITH passed AS (
@@ -82,7 +105,7 @@ class NewEvent:
 
 @dataclass(frozen=True, slots=True)
 class StoredEvent:
-    """An event under the relay's lease. `event_id` is what consumers tell duplicates by."""
+    """An event in the outbox, and the relay's lease on it. `event_id` is what consumers tell duplicates by."""
 
     event_id: str
     position: int
@@ -113,6 +136,20 @@ class Delivery:
     attempts: int
     delay: float = 0.0
     last_error: str | None = None
+
+
+class EventView(NamedTuple):
+    """An event as an operator sees it."""
+
+    event_id: str
+    order_id: int
+    sequence: int
+    type: str
+    status: str
+    attempts: int
+    last_error: str | None
+    occurred_at: datetime
+    published_at: datetime | None
 
 
 class Figures(NamedTuple):
@@ -167,11 +204,32 @@ async def settle(engine: AsyncEngine, deliveries: Sequence[Delivery]) -> set[str
         return {str(event_id) for event_id in held}
 
 
+async def since(conn: AsyncConnection, seen: Mapping[int, int], most: int) -> list[StoredEvent]:
+    """By order id and sequence: at most `most` events of each order after the sequence that `seen` has for it."""
+    values = {"order_ids": list(seen), "seen": list(seen.values()), "most": most}
+    return [StoredEvent(str(row[0]), *row[1:]) for row in await conn.execute(_SINCE, values)]
+
+
 async def figures(engine: AsyncEngine, most: int = 10_000) -> Figures:
     """How the outbox stands; each count ends at `most`."""
     async with engine.connect() as conn:
         row = (await conn.execute(_FIGURES, {"most": most})).one()
     return Figures(int(row.unsent), float(row.oldest), int(row.parked))
+
+
+async def listing(
+    engine: AsyncEngine, statuses: Sequence[str], most: int, order_id: int | None = None
+) -> list[EventView]:
+    """The newest `most` events that have one of the statuses, of all orders or of one."""
+    async with engine.connect() as conn:
+        rows = await conn.execute(_LISTING, {"statuses": list(statuses), "most": most, "order_id": order_id})
+    return [EventView(*row) for row in rows]
+
+
+async def revive(conn: AsyncConnection, event_id: str) -> int | None:
+    """Give a PARKED event its attempts back, due now; returns its order's id, None when it is not PARKED."""
+    row = (await conn.execute(_REVIVE, {"event_id": event_id, "channel": CHANNEL})).first()
+    return None if row is None else int(row.order_id)
 
 
 async def delete_published(engine: AsyncEngine, older_than: float, batch: int) -> AsyncGenerator[int, None]:

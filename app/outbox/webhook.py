@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager
 import aiohttp
 import httpx
 
-from app.observability import metrics
-from app.observability.report import report
+from app.observability.traces import carry
 from app.outbox import cloudevent
 from app.outbox.address import public_socket
+from app.outbox.receiver import receiver_policy
 from app.outbox.store import StoredEvent
-from app.resilience import Broken, Policy, PolicySettings, Unavailable
+from app.resilience import Broken, Policy, Unavailable
 from app.resilience.retry_after import retry_after
 from app.settings import EventSettings
 
@@ -39,11 +39,12 @@ class Webhook:
         await self._policy.call(lambda: self._post(event.event_id, body), idempotent=False)
 
     async def _post(self, event_id: str, body: bytes) -> None:
+        headers = {"Content-Type": cloudevent.MEDIA_TYPE, **signed(self._keys, event_id, int(time.time()), body)}
         try:
             async with self._http.post(
                 str(self._settings.webhook.url),
                 data=body,
-                headers={"Content-Type": cloudevent.MEDIA_TYPE, **signed(self._keys, event_id, int(time.time()), body)},
+                headers=carry(headers),
                 allow_redirects=False,
             ) as answer:
                 _check(answer)
@@ -61,18 +62,7 @@ async def open_webhook(settings: EventSettings) -> AsyncIterator[Webhook]:
     is not taken for its answer to the next event.
     """
     webhook = settings.webhook
-    policy = Policy(
-        NAME,
-        PolicySettings(
-            max_concurrent=settings.concurrency,
-            connect_timeout=webhook.connect_timeout,
-            read_timeout=webhook.read_timeout,
-            total_timeout=settings.publish_timeout,
-            breaker=webhook.breaker,
-        ),
-        report=report,
-    )
-    metrics.watch(policy)
+    policy = receiver_policy(NAME, settings, webhook)
     async with aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(
             limit=settings.concurrency,

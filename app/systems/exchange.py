@@ -8,8 +8,9 @@ from opentelemetry import trace
 from opentelemetry.trace import Span, SpanKind, StatusCode
 
 from app.observability import metrics
+from app.observability.traces import current_exemplar
 from app.orders.ports import InvalidAnswer, SystemRefused, SystemUnavailable
-from app.resilience import BulkheadFull, CallTimeout, CircuitOpen, Policy
+from app.resilience import BulkheadFull, CallTimeout, CircuitOpen, Fault, Policy
 from app.systems.client import Client
 from app.systems.errors import port_errors
 from app.systems.request import Request
@@ -56,17 +57,23 @@ class Exchange:
         started, outcome = time.monotonic(), "success"
         attributes = {"external.system": self._system, "circuit_breaker.state": self._policy.breaker_state}
         with tracer.start_as_current_span(
-            f"{self._system}.{operation}", kind=SpanKind.CLIENT, attributes=attributes, set_status_on_exception=False
+            f"{self._system}.{operation}",
+            kind=SpanKind.CLIENT,
+            attributes=attributes,
+            record_exception=False,  # with its causes, which quote what the system sent
+            set_status_on_exception=False,
         ) as span:
             try:
                 yield span
             except BaseException as error:
                 outcome = _outcome(error)
-                span.set_status(StatusCode.ERROR, str(error))
+                span.set_status(StatusCode.ERROR, str(error) if isinstance(error, Fault) else type(error).__name__)
                 raise
             finally:
                 span.set_attribute("outcome", outcome)
-                metrics.external_call.labels(self._system, operation, outcome).observe(time.monotonic() - started)
+                metrics.external_call.labels(self._system, operation, outcome).observe(
+                    time.monotonic() - started, current_exemplar()
+                )
 
 
 def _unavailable(operation: str, fault: CircuitOpen | BulkheadFull | CallTimeout) -> SystemUnavailable:

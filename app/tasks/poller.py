@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import deque
 from functools import partial
 from typing import Any, Protocol
 
@@ -11,8 +12,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.loop import Loop
 from app.observability import metrics
+from app.observability.traces import trace_of
 from app.settings.tasks import LEASE_MARGIN
-from app.tasks.queue import Claim, TaskQueue
+from app.tasks.queue import Claim, TaskQueue, Unconfirmed
 from app.tasks.settlement import AttemptRules, Settlement, settle
 from app.tasks.task import ACTIVE, GivenUp, NotMade, NotYet, Outcome, Task
 
@@ -44,12 +46,17 @@ class Work(Protocol):
 
 
 class Poller:
-    """Works through one queue with at most `slots` attempts at a time. Rows are held in memory only under lease."""
+    """Works through one queue with at most `slots` attempts at a time. Rows are held in memory only under lease.
+
+    It claims ahead as many rows as will have begun by the time a claim comes back: none while attempts take their time.
+    """
 
     def __init__(self, queue: TaskQueue, work: Work, rules: Rules, *, slots: int, stalled_after: float) -> None:
         self.queue, self._work, self._rules, self._slots = queue, work, rules, slots
         self.claiming = Loop(f"{queue.table} claim", self._claim_loop, stalled_after=stalled_after)
         self.settling = Loop(f"{queue.table} settle", self._settle_loop, stalled_after=stalled_after)
+        self._waiting: deque[tuple[Task, float]] = deque()
+        self._pace = self._ended = 0
         self._attempts: set[asyncio.Task[Outcome]] = set()
         self._finished: list[tuple[Settlement, float]] = []
         self._settling_now = 0
@@ -61,8 +68,9 @@ class Poller:
         self.claiming.start()
 
     def stop_claiming(self) -> None:
-        """Claim nothing from now on; what is held is still worked on and settled."""
+        """Claim nothing from now on; what has begun is brought to its end, what waits is given back."""
         self.claiming.stop()
+        self._begin()
 
     async def drain(self, within: float) -> None:
         """Let attempts under way end; those still running after `within` seconds are cut and their rows given back."""
@@ -77,16 +85,20 @@ class Poller:
     def in_flight(self) -> int:
         return len(self._attempts)
 
-    def _free_slots(self) -> int:
-        """Free slots now; rows that wait to be settled take up room too, so that a stuck settle stops the claiming."""
+    def _room(self) -> int:
+        """How many rows to claim; those that wait to be settled take up room too, so a stuck settle stops the claiming."""
+        held = len(self._attempts) + len(self._waiting)
+        if held >= self._slots + self._pace:
+            return 0
         unsettled = len(self._finished) + self._settling_now + len(self._alone)
-        return min(self._slots - len(self._attempts), 2 * self._slots - len(self._attempts) - unsettled)
+        batch = self._rules.batch
+        return min(batch, self._slots + 2 * self._pace - held, self._slots + batch - held - unsettled)
 
     async def _claim_loop(self, loop: Loop) -> None:
         while not loop.stopping:
             loop.beat()
             loop.listen()
-            wanted = min(self._rules.batch, self._free_slots())
+            wanted = self._room()
             self._waits_for_room = wanted <= 0
             pause = self._rules.poll_interval
             if not self._waits_for_room:
@@ -99,18 +111,32 @@ class Poller:
 
     async def _claim(self, wanted: int) -> Claim:
         until = time.monotonic() + self._rules.lease - LEASE_MARGIN
-        claim = await self.queue.claim(wanted, self._rules.lease)
-        for task in claim.tasks:
+        ended = self._ended
+        try:
+            claim = await self.queue.claim(wanted, self._rules.lease)
+        except Unconfirmed as lost:
+            for task in lost.tasks:  # the fence tells: where the lease holds, the attempt is given back
+                self._finish(task, NotMade("claim: its answer was lost"), until)
+            raise
+        self._pace = min(self._ended - ended, self._slots)
+        self._waiting.extend((task, until) for task in claim.tasks)
+        self._begin()
+        return claim
+
+    def _begin(self) -> None:
+        """Begin as many attempts as there are free slots; from the stop signal on none, and what waits is given back."""
+        while self._waiting and (self.claiming.stopping or len(self._attempts) < self._slots):
+            task, until = self._waiting.popleft()
             if self.claiming.stopping:
                 self._finish(task, NotMade("stopping: the service is about to end"), until)
                 continue
             attempt = asyncio.create_task(self._attempt(task, until), name=f"{self.queue.table} {task.task_id}")
             self._attempts.add(attempt)
             attempt.add_done_callback(partial(self._attempted, task, until))
-        return claim
 
     def _attempted(self, task: Task, until: float, attempt: asyncio.Task[Outcome]) -> None:
         self._attempts.discard(attempt)
+        self._ended += 1
         if attempt.cancelled():
             outcome: Outcome = NotMade("stopping: the attempt was cut short")
         elif error := attempt.exception():
@@ -119,6 +145,7 @@ class Poller:
         else:
             outcome = attempt.result()
         self._finish(task, outcome, until)
+        self._begin()
 
     async def _attempt(self, task: Task, until: float) -> Outcome:
         if task.attempt > self._rules.max_attempts:
@@ -126,8 +153,8 @@ class Poller:
                 task, f"lost: no report came back from the last of {self._rules.max_attempts} attempts"
             )
         budget = until - time.monotonic()
-        if budget <= 0:
-            return NotMade("lease: it ran out before the attempt began")
+        if 2 * budget < self._rules.lease - LEASE_MARGIN:
+            return NotMade("lease: half of it had passed before the attempt could begin")
         return await self._work.attempt(task, budget)
 
     def _finish(self, task: Task, outcome: Outcome, until: float) -> None:
@@ -135,7 +162,7 @@ class Poller:
             outcome = self._work.exhausted(task, outcome.reason)
         self._finished.append((settle(task, outcome, self._rules), until))
         self.settling.ring()
-        if self._waits_for_room:
+        if self._waits_for_room and self._room() > 0:
             self.claiming.ring()
 
     async def _settle_loop(self, loop: Loop) -> None:
@@ -155,7 +182,7 @@ class Poller:
             finally:
                 self._settling_now = 0
             due_soon = any(s.status in ACTIVE and s.delay < self._rules.poll_interval for s, _ in batch)
-            if self._waits_for_room or due_soon:
+            if due_soon or (self._waits_for_room and self._room() > 0):
                 self.claiming.ring()
 
     async def _settle(self, batch: list[tuple[Settlement, float]]) -> None:
@@ -216,7 +243,8 @@ class Poller:
                 log.warning("lease lost, nothing of this attempt is kept", **self._names(settlement.task))
 
     def _names(self, task: Task) -> dict[str, object]:
-        return {"table": self.queue.table, "task_id": task.task_id, "order_id": task.order_id, "attempt": task.attempt}
+        ids = {"task_id": task.task_id, "order_id": task.order_id, "attempt": task.attempt}
+        return {"table": self.queue.table, **ids, **trace_of(task.traceparent)}
 
 
 async def _ended(tasks: set[asyncio.Task[Any]], within: float) -> None:

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from sqlalchemy import TextClause, text
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from app.retention import LOCK
@@ -63,13 +64,15 @@ SELECT order_id, task_id, pg_notify(:channel, :table) FROM new"""
 _WITHDRAW = """
 UPDATE {table} SET status = 'COMPLETED', last_error = :reason, lease_token = lease_token + 1, updated_at = now()
 WHERE order_id = :order_id AND status IN ('PENDING', 'IN_PROGRESS')
-  AND (:sent OR (status = 'PENDING' AND retry_count = 0))
+  AND (:sent OR (status = 'PENDING' AND retry_count = 0 AND payload -> 'revived' IS NULL))
 RETURNING task_id"""
 
-# The token is not reset: a worker that still holds an old lease stays shut out.
+# The token is not reset: a worker that still holds an old lease stays shut out. Nor is it forgotten that attempts were
+# made, though they are counted anew: one of them may have reached the system.
 _REVIVE = """
 UPDATE {table} SET status = CASE WHEN external_id IS NULL THEN 'PENDING' ELSE 'IN_PROGRESS' END, retry_count = 0,
-       next_attempt_at = now(), lease_token = lease_token + 1, updated_at = now()
+       payload = payload || '{{"revived": true}}', next_attempt_at = now(), lease_token = lease_token + 1,
+       updated_at = now()
 WHERE task_id = :task_id AND status = 'FAILED'
 RETURNING order_id, pg_notify(:channel, :table)"""
 
@@ -83,9 +86,9 @@ SELECT order_id, '{table}' AS name, task_id, status, retry_count, last_error, ne
        greatest(extract(epoch FROM next_attempt_at - now()), 0)::float8 AS due_in
 FROM {table} WHERE """
 
-# Newest first, along the primary key.
+# Newest first, along the primary key. The statuses are literals, so that failed rows alone are found in their own index.
 _LISTING = f"""{_SEEN}
-status = ANY (CAST(:statuses AS text[])) AND task_id < :before ORDER BY task_id DESC LIMIT :most"""
+status IN ({{statuses}}) AND task_id < :before ORDER BY task_id DESC LIMIT :most"""
 
 _ONE = f"{_SEEN} task_id = :task_id"
 
@@ -146,6 +149,14 @@ class TaskView:
         return self.status in ACTIVE
 
 
+class Unconfirmed(Exception):
+    """Rows were claimed, and the answer to the claim's COMMIT was lost: `tasks` may or may not be leased."""
+
+    def __init__(self, tasks: list[Task]) -> None:
+        super().__init__(f"it is not known whether the claim of {len(tasks)} rows was committed")
+        self.tasks = tasks
+
+
 class TaskQueue:
     """One `*_task` table."""
 
@@ -158,10 +169,16 @@ class TaskQueue:
         self._revive, self._figures = _statement(_REVIVE, table), _statement(_FIGURES, table)
 
     async def claim(self, batch: int, lease: float) -> Claim:
-        """Lease up to `batch` due rows for `lease` seconds; each claim counts as an attempt."""
-        async with self._engine.begin() as conn:
-            rows = (await conn.execute(self._claim, {"batch": batch, "lease": lease})).all()
-        tasks = [Task(r[0], r[1], TaskStatus(r[2]), *r[3:9]) for r in rows if r[0] is not None]
+        """Lease up to `batch` due rows for `lease` seconds; each claim counts as an attempt. Raises Unconfirmed."""
+        tasks: list[Task] = []
+        try:
+            async with self._engine.begin() as conn:
+                rows = (await conn.execute(self._claim, {"batch": batch, "lease": lease})).all()
+                tasks = [Task(r[0], r[1], TaskStatus(r[2]), *r[3:9]) for r in rows if r[0] is not None]
+        except (SQLAlchemyError, OSError) as error:
+            if tasks:
+                raise Unconfirmed(tasks) from error
+            raise
         return Claim(tasks, rows[0].next_due)
 
     async def settle(
@@ -212,9 +229,10 @@ class TaskQueue:
         self, statuses: Sequence[TaskStatus], most: int, before: int = NEWEST
     ) -> list[tuple[int, TaskView]]:
         """The newest `most` tasks that have one of the statuses and ids below `before`, each with its order's id."""
-        values = {"statuses": [status.value for status in statuses], "most": most, "before": before}
+        literals = ", ".join(f"'{status.value}'" for status in statuses)
+        listing = text(_LISTING.format(table=self.table, statuses=literals))
         async with self._engine.connect() as conn:
-            rows = await conn.execute(_statement(_LISTING, self.table), values)
+            rows = await conn.execute(listing, {"most": most, "before": before})
         return [_seen(row) for row in rows]
 
     async def find(self, task_id: int) -> tuple[int, TaskView] | None:

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from app.db import Database
-from app.orders import idempotency, repository
+from app.orders import idempotency
 from app.orders.create import Placement
 from app.orders.idempotency import Key
 from app.orders.intake import Intake
@@ -19,6 +19,7 @@ from app.outbox import store
 from app.retention import LOCK
 from app.settings import load_settings
 from app.tasks.queue import NewTask, TaskQueue
+from tests.rows import insert_orders
 from tests.service import service_running, settings_for
 
 NOWHERE = "http://127.0.0.1:1"
@@ -45,8 +46,8 @@ async def column(database: Database, sql: str) -> list[Any]:
 async def fill(database: Database, queue: TaskQueue, rows: int) -> None:
     """Enqueue tasks of new orders, completed two hours ago."""
     async with database.engine.begin() as conn:
-        orders = await repository.insert(conn, [("c-1", ITEMS)] * rows)
-        await queue.enqueue(conn, [NewTask(o.id, "{}") for o in orders])
+        orders = await insert_orders(conn, rows)
+        await queue.enqueue(conn, [NewTask(order_id, "{}") for order_id in orders])
     await run(
         database,
         f"UPDATE {queue.table} SET status = 'COMPLETED', created_at = now() - interval '3 h', "

@@ -33,7 +33,7 @@ UNDER_WAY = " + ".join(
         f"(SELECT count(*) FROM orders WHERE status NOT IN {FINAL})",
     ]
 )
-BURNT = " + ".join(
+IN_VAIN = " + ".join(
     f"(SELECT coalesce(sum(retry_count - 1), 0) FROM {table} WHERE status = 'COMPLETED' AND retry_count > 1)"
     for table in TABLES
 )
@@ -42,7 +42,7 @@ BURNT = " + ".join(
 class Tally(NamedTuple):
     """What must be zero: orders that were taken in and not brought to an end, and what was done or told twice.
 
-    `burnt` counts attempts of completed tasks that came to nothing, in the phase that completed them.
+    `burnt` are attempts of completed tasks that were counted without any call having failed, in their last phase.
     """
 
     lost: int
@@ -97,22 +97,21 @@ class Scene:
         except TimeoutError:
             raise AssertionError(f"not within {seconds:g} s: {sql}") from None
 
-    async def ends(self, seconds: float = 30, *, burnt: int = 0, status: Collection[str] = ("COMPLETED",)) -> None:
+    async def ends(self, seconds: float = 30, *, failed: int = 0, status: Collection[str] = ("COMPLETED",)) -> None:
         """Wait until nothing is under way any more; then everything must be as if no fault had ever been.
 
-        All orders end with one of the statuses, the invariants hold and held all the time, and the tally is zero, but
-        for the attempts that the scenario has a right to burn: at most `burnt`.
+        All orders end with one of the statuses, the invariants hold and held all the time, and the tally is zero. Of
+        the attempts up to `failed` are no part of it: their call failed, or their worker died, and so they count.
         """
         self.ended = True
         await self.until(f"SELECT {UNDER_WAY} = 0", seconds)
-        tally = await self.tally(status)
+        tally = await self.tally(status, failed)
         self.report(tally, len(self.placed))
         assert await self.violated() == []
         assert self.seen == []
-        assert tally._replace(burnt=0) == (0, 0, 0, 0)
-        assert tally.burnt <= burnt
+        assert tally == (0, 0, 0, 0)
 
-    async def tally(self, status: Collection[str]) -> Tally:
+    async def tally(self, status: Collection[str], failed: int) -> Tally:
         good = await self.rows("SELECT id FROM orders WHERE status = ANY (:status)", status=list(status))
         doubled = 0
         for system in SYSTEMS:
@@ -121,7 +120,7 @@ class Scene:
             lost=len(set(self.placed) - {row.id for row in good}),
             doubled_operations=doubled,
             doubled_events=await self.value(DOUBLED_EVENTS),
-            burnt=int(await self.value(f"SELECT {BURNT}")),
+            burnt=max(int(await self.value(f"SELECT {IN_VAIN}")) - failed, 0),
         )
 
     async def violated(self) -> list[str]:

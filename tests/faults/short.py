@@ -13,3 +13,6 @@ SHORT = {
     "ORDERS_EVENTS__POLL_INTERVAL": "1",
     "ORDERS_SHUTDOWN__LEAD": "0",
 }
+
+LASTING = SHORT | {"ORDERS_TASKS__DEFAULT__LEASE": "60"}
+"""Likewise, but a lease outlasts every outage: an attempt whose report is late is not lost, and none may be."""

@@ -60,7 +60,7 @@ async def test_strange_answers_are_failed_attempts(scene: Scene) -> None:
             while await scene.value("SELECT count(*) FROM orders WHERE status = 'ACCEPTED'"):
                 seen += await scene.rows("SELECT DISTINCT last_error FROM order_confirmation_task")
                 await asyncio.sleep(0.1)
-            await scene.ends(burnt=len(STATUSES), status=("COMPLETED", "REJECTED"))
+            await scene.ends(failed=len(STATUSES), status=("COMPLETED", "REJECTED"))
     errors = {error for (error,) in seen if error}
     assert errors
     assert all(len(error) <= 500 and error.isprintable() for error in errors)

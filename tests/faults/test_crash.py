@@ -170,7 +170,7 @@ async def test_a_row_that_kills_its_worker_fails_in_the_end(scene: Scene, run: P
         await asyncio.wait({dying, failed}, return_when=asyncio.FIRST_COMPLETED)
         deaths += process.returncode == -signal.SIGKILL
     await failed
-    await scene.ends(status=("COMPLETED", "CONFIRMATION_FAILED"), burnt=4 * 2)
+    await scene.ends(status=("COMPLETED", "CONFIRMATION_FAILED"), failed=4 * 2)
     process.terminate()
     await dying
     assert deaths == 2

@@ -7,7 +7,7 @@ from sqlalchemy import text
 
 from tests.conftest import execute
 from tests.faults.scene import Scene
-from tests.faults.short import SHORT
+from tests.faults.short import LASTING
 from tests.service import ORDER, service_running, settings_for
 
 HASTY = {"ORDERS_PG__LOCK_TIMEOUT": "0.3", "ORDERS_PG__STATEMENT_TIMEOUT": "0.5"}
@@ -28,7 +28,7 @@ async def operator(scene: Scene, statement: str) -> AsyncIterator[None]:
 async def test_a_server_that_takes_no_writes(scene: Scene, server_dsn: str) -> None:
     """After a failover to a read-only server orders are refused, not lost; once it takes writes all goes on."""
     name = scene.dsn.rpartition("/")[2].partition("?")[0]
-    async with service_running(settings_for(scene.dsn, scene.sandbox.url, SHORT)) as service:
+    async with service_running(settings_for(scene.dsn, scene.sandbox.url, LASTING)) as service:
         await scene.sandbox.set("insurance", mode="slow", latency_ms=300)
         await scene.place(service.client, 8)
         execute(server_dsn, f"ALTER DATABASE {name} SET default_transaction_read_only = on")
@@ -41,19 +41,19 @@ async def test_a_server_that_takes_no_writes(scene: Scene, server_dsn: str) -> N
         await scene.until("SELECT count(*) = 8 FROM orders WHERE status = 'COMPLETED'")
         await scene.place(service.client, 8)
         assert len(scene.placed) == 16
-        await scene.ends(burnt=8)
+        await scene.ends()
 
 
 async def test_statements_that_run_into_their_timeout(scene: Scene) -> None:
     """While an operator has locked a whole table nothing hangs: clients get 503; afterwards everything flows."""
-    async with service_running(settings_for(scene.dsn, scene.sandbox.url, SHORT | HASTY)) as service:
+    async with service_running(settings_for(scene.dsn, scene.sandbox.url, LASTING | HASTY)) as service:
         await scene.place(service.client, 3)
         async with operator(scene, "LOCK TABLE order_confirmation_task"):
             refused = await service.client.post("/orders", json=ORDER)
             assert (refused.status_code, refused.json()["type"]) == (503, "/problems/unavailable")
             assert (await service.client.get("/health/live")).status_code == 200
         await scene.place(service.client, 5)
-        await scene.ends(burnt=3)
+        await scene.ends()
 
 
 async def test_a_row_in_an_operators_hand(scene: Scene) -> None:

@@ -8,8 +8,8 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db import Database
-from app.orders import repository
-from app.orders.moves import Moved, StepQueues, tell
+from app.orders.create import Created, Placement, create_orders
+from app.orders.moves import StepQueues
 from app.resilience import Policy
 from app.settings import load_settings
 from app.systems.request import Request
@@ -25,10 +25,8 @@ HERD = 5000
 
 async def accept(database: Database, steps: StepQueues, count: int) -> list[int]:
     """Take many orders in, in one transaction."""
-    async with database.engine.begin() as conn:
-        orders = await repository.insert(conn, [("c-42", ())] * count)
-        await tell(conn, [Moved(order, order.accepted()) for order in orders], steps)
-    return [order.id for order in orders]
+    answers = await create_orders(database.engine, steps, [Placement("c-42", ())] * count)
+    return [answer.order_id for answer in answers if isinstance(answer, Created)]
 
 
 def policy(service: Service, system: str) -> Policy:
@@ -80,7 +78,7 @@ async def test_a_system_that_comes_back_is_met_by_three(scene: Scene, monkeypatc
             return await send(request)
 
         monkeypatch.setattr(client, "send", noted)
-        await scene.ends(burnt=30, status=("REJECTED",))
+        await scene.ends(failed=30, status=("REJECTED",))
     assert states[:3] == ["half_open"] * 3
     assert set(states[3:]) == {"closed"}
 

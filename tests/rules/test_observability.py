@@ -149,5 +149,6 @@ def test_the_quietest_service_still_tells(pg_dsn: str, tmp_path: Path) -> None:
             return metrics.value("circuit_breaker_transitions_total", system="insurance", to="open") == 1
 
         wait_until(opened, 30, "the insurance's breaker opens")
+        wait_until(lambda: "breaker changed" in worker.log.read_text(), 5, "its line is written")
         lines: list[dict[str, Any]] = [json.loads(line) for line in worker.log.read_text().splitlines()]
     assert [line["system"] for line in lines if line["event"] == "breaker changed"] == ["insurance"]

@@ -46,7 +46,7 @@ def test_a_webhook_needs_an_address_and_a_secret() -> None:
         ("CONCURRENCY", "0", "events.concurrency = 0: must be greater than or equal to 1"),
         ("SOURCE", "", "events.source = : must have at least 1 character"),
         ("SOURCE", "my orders", "events.source = my orders: must match pattern"),
-        ("SINK", "kafka", "events.sink = kafka: must be 'log' or 'webhook'"),
+        ("SINK", "kafka", "events.sink = kafka: must be 'log', 'webhook' or 'nats'"),
     ],
 )
 @pytest.mark.rule("TO-1", "TO-X3")

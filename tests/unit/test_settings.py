@@ -320,7 +320,11 @@ def test_secrets_do_not_appear_in_a_refusal() -> None:
 
 @pytest.mark.parametrize(
     ("text", "line"),
-    [("- a", "must be a mapping of sections, not a list"), ("a: [", "cannot be read"), ("\udcff", "cannot be read")],
+    [
+        ("- a", "must be a mapping of sections such as pg:, not a list"),
+        ("a: [", "is not YAML: line 1"),
+        ("\udcff", "is not YAML"),
+    ],
 )
 def test_an_unusable_overlay_is_refused(overlay: Path, text: str, line: str) -> None:
     """A file that cannot be read as sections stops the start, instead of being passed over."""

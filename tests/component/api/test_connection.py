@@ -56,6 +56,7 @@ async def test_a_head_too_large_is_refused(service: Service, head: bytes) -> Non
         fields, _, body = rest.partition(b"\r\n\r\n")
         assert b"content-type: application/problem+json" in fields
         assert json.loads(body)["type"] == "/problems/head-too-large"
+        assert f"x-request-id: {json.loads(body)['requestId']}".encode() in fields
     assert await alive(service)
 
 
@@ -107,6 +108,7 @@ async def test_what_is_not_http_is_a_problem(service: Service, said: bytes) -> N
     answer = await send(service, said)
     assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n")
     assert b'"type":"/problems/malformed"' in answer
+    assert re.search(rb"\r\nx-request-id: ([0-9a-f]{32})\r\n.*\"requestId\":\"\1\"", answer, re.DOTALL)
 
 
 async def test_a_client_that_leaves_is_nobodys_bug(service: Service, caplog: pytest.LogCaptureFixture) -> None:

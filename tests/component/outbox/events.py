@@ -11,11 +11,11 @@ from sqlalchemy.event import listen, remove
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db import Database
-from app.orders import repository
 from app.outbox import store
 from app.outbox.relay import Relay
 from app.outbox.sink import Sink
 from app.outbox.store import NewEvent, StoredEvent
+from tests.rows import insert_orders
 
 
 @dataclass(frozen=True)
@@ -61,10 +61,6 @@ class Script:
         return [event.sequence for event in self.taken if event.order_id == order_id]
 
 
-async def new_orders(conn: AsyncConnection, count: int) -> list[int]:
-    return [order.id for order in await repository.insert(conn, [("c-1", ())] * count)]
-
-
 async def add(conn: AsyncConnection, order_ids: Sequence[int], *sequences: int) -> None:
     """Write an event of each sequence number for each order."""
     events = [NewEvent(order_id, n, "order.paid", '{"status": "PAID"}') for n in sequences for order_id in order_ids]
@@ -74,7 +70,7 @@ async def add(conn: AsyncConnection, order_ids: Sequence[int], *sequences: int) 
 async def fill(database: Database, orders: int, *sequences: int, **columns: Any) -> list[int]:
     """Write events of new orders, with columns set as given; returns the orders' ids."""
     async with database.engine.begin() as conn:
-        ids = await new_orders(conn, orders)
+        ids = await insert_orders(conn, orders)
         await add(conn, ids, *(sequences or (1,)))
         for column, value in columns.items():
             await conn.execute(text(f"UPDATE outbox_event SET {column} = {value}"))

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 from jsonschema import ValidationError
 
+from app.audit import By
 from app.db import Database
 from app.orders.intervene import cancel_order, retry_step, step_of
 from app.orders.order import MOVES
@@ -105,7 +106,7 @@ async def every_ending(service: Service, sandbox: Sandbox) -> list[int]:
     step = step_of(service.wiring.steps, "receipt_creation_task")
     assert step is not None
     (task,) = await run(database, "SELECT task_id FROM receipt_creation_task WHERE order_id = :id", id=failed)
-    await retry_step(database.engine, queues, step, task.task_id)
+    await retry_step(database.engine, queues, step, task.task_id, By("operator"))
     await service.reach([failed], "COMPLETED")
     return [rejected, cancelled, declined, failed]
 

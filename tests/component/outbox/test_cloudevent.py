@@ -12,8 +12,8 @@ from app.db import Database
 from app.orders.snapshot import dump_details
 from app.outbox import cloudevent, store
 from tests.component.outbox.cloudevents import check
-from tests.component.outbox.events import new_orders
 from tests.component.outbox.test_webhook import EVENT
+from tests.rows import insert_orders
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -74,7 +74,7 @@ async def test_what_was_stored_is_what_is_told(database: Database) -> None:
     """Any text, an exact number and nested data come out of the table as they went in, at the table's time."""
     data = {"reason": 'Ё"\\\n\u2028😀', "exact": 2**53 + 1, "deep": [{"a": [None, True, {}]}]}
     async with database.engine.begin() as conn:
-        (order_id,) = await new_orders(conn, 1)
+        (order_id,) = await insert_orders(conn, 1)
         await store.add(conn, [store.NewEvent(order_id, 1, "order.accepted", dump_details(data), TRACE)])
     (event,) = (await store.claim(database.engine, batch=1, lease=30)).events
     told = json.loads(cloudevent.encode(event, "https://shop.example.com/orders"))

@@ -22,12 +22,12 @@ from tests.component.outbox.events import (
     ended,
     fill,
     hurry,
-    new_orders,
     relaying,
     rows,
     statements,
     until,
 )
+from tests.rows import insert_orders
 
 
 def lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
@@ -79,7 +79,7 @@ async def test_inverted_commits_are_both_published(database: Database) -> None:
     """Of two writers the first commits last, when the other's event is long published: neither is passed over."""
     sink = Script()
     async with relaying(database, sink, Rules(poll_interval=0.1)), database.engine.connect() as early:
-        ids = await new_orders(early, 1)
+        ids = await insert_orders(early, 1)
         await add(early, ids, 1)
         (other,) = await fill(database, 1)
         await until(lambda: ended(database))

@@ -8,7 +8,8 @@ from sqlalchemy import text
 from app.db import Database
 from app.outbox import store
 from app.outbox.store import Delivery, StoredEvent
-from tests.component.outbox.events import add, fill, new_orders, rows, run
+from tests.component.outbox.events import add, fill, rows, run
+from tests.rows import insert_orders
 
 
 async def claim(database: Database, batch: int = 100, lease: float = 30) -> list[StoredEvent]:
@@ -45,9 +46,9 @@ async def test_what_the_next_event_waits_for(database: Database, status: str, de
 async def test_inverted_commits_leave_no_gap(database: Database) -> None:
     """An event that was written first and committed last is published like any other."""
     async with database.engine.connect() as early, database.engine.connect() as late:
-        first = await new_orders(early, 1)
+        first = await insert_orders(early, 1)
         await add(early, first, 1)
-        second = await new_orders(late, 1)
+        second = await insert_orders(late, 1)
         await add(late, second, 1)
         await late.commit()
         (event,) = await claim(database)
@@ -131,7 +132,7 @@ async def test_the_claims_cost_is_that_of_its_batch(database: Database, analyzed
     analyze = "ANALYZE outbox_event"
     async with database.engine.begin() as conn:
         await conn.execute(text("ALTER TABLE outbox_event SET (autovacuum_enabled = off)"))
-        await new_orders(conn, 3000)
+        await insert_orders(conn, 3000)
     await run(database, PUBLISHED)
     if analyzed == "while nothing waited":
         await run(database, analyze)

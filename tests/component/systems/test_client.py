@@ -20,10 +20,8 @@ async def test_limits_and_timeouts_are_the_sections() -> None:
     client = Client("insurance", section("http://127.0.0.1:1", **QUICK, max_concurrent=6))
     assert client._connector.limit == 8
     assert client._connector.limit_per_host == 0
-    timeout = client._http.timeout
-    assert (timeout.connect, timeout.pool, timeout.read, timeout.write) == (0.2, 0.2, 0.4, 0.4)
-    assert not client._http.trust_env
-    assert not client._http.follow_redirects
+    assert client._timeout == {"connect": 0.2, "pool": 0.2, "read": 0.4, "write": 0.4}
+    assert not client._session.trust_env
     await client.aclose()
 
 
@@ -104,7 +102,7 @@ async def test_what_a_request_carries() -> None:
     assert first.headers["idempotency-key"] == "k-1"
     assert first.headers["traceparent"] == f"00-{0xA:032x}-{0xB:016x}-01"
     assert second.path == "/prefix/thing"
-    assert second.headers.keys() == {"host", "accept", "accept-encoding", "connection", "user-agent"}
+    assert second.headers.keys() == {"host", "accept", "accept-encoding", "user-agent"}
     assert (second.headers["accept-encoding"], second.headers["accept"]) == ("identity", "application/json")
 
 

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from prometheus_client import REGISTRY
 
 from app.loop import Loop
 
@@ -38,3 +39,28 @@ async def test_stopping_ends_a_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
     await asyncio.sleep(0.05)
     async with asyncio.timeout(5):
         await loop.stopped(30)
+
+
+async def test_a_loop_that_stands_still_or_fails_is_seen_in_the_metrics() -> None:
+    """One that makes no turn counts as stalled until it is stopped; each restart of one that fails is counted."""
+
+    async def stand_still(loop: Loop) -> None:
+        await asyncio.Event().wait()
+
+    async def fail(_loop: Loop) -> None:
+        raise ConnectionError("no database")
+
+    def shown(metric: str, loop: str) -> float | None:
+        return REGISTRY.get_sample_value(metric, {"loop": loop})
+
+    still, failing = Loop("standing still", stand_still, stalled_after=0.1), Loop("restarted", fail, stalled_after=1)
+    for loop in (still, failing):
+        loop.start()
+    await asyncio.sleep(0)
+    assert [shown("loop_stalled", "standing still"), shown("loop_restarts_total", "restarted")] == [0, 0]
+    await asyncio.sleep(0.5)
+    assert shown("loop_stalled", "standing still") == 1
+    assert shown("loop_restarts_total", "restarted") == failing.restarts > 0
+    for loop in (still, failing):
+        await loop.stopped(0.1)
+    assert shown("loop_stalled", "standing still") == 0

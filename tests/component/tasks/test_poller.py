@@ -13,11 +13,11 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db import Database
-from app.orders import repository
 from app.tasks.poller import Poller
 from app.tasks.queue import NewTask, TaskQueue
 from app.tasks.settlement import Settlement
 from app.tasks.task import Done, GivenUp, NotMade, NotYet, Outcome, Sent, Task
+from tests.rows import insert_orders
 
 TABLE = "order_confirmation_task"
 
@@ -73,8 +73,8 @@ async def fill(database: Database, rows: int, **columns: Any) -> list[int]:
     """Enqueue tasks of new orders, with columns set as given; returns their ids in order."""
     queue = TaskQueue(TABLE, database.engine)
     async with database.engine.begin() as conn:
-        orders = await repository.insert(conn, [("c-1", ())] * rows)
-        ids = sorted((await queue.enqueue(conn, [NewTask(o.id, "{}") for o in orders])).values())
+        orders = await insert_orders(conn, rows)
+        ids = sorted((await queue.enqueue(conn, [NewTask(order_id, "{}") for order_id in orders])).values())
         for column, value in columns.items():
             await conn.execute(text(f"UPDATE {TABLE} SET {column} = {value}"))
     return ids

@@ -9,10 +9,10 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db import Database
-from app.orders import repository
 from app.tasks.queue import NewTask, TaskQueue
 from app.tasks.settlement import Settlement, settle
 from app.tasks.task import Done, GivenUp, NotMade, NotYet, Outcome, Sent, Task
+from tests.rows import insert_orders
 
 
 class Rules:
@@ -31,9 +31,9 @@ def queue(database: Database) -> TaskQueue:
 async def fill(database: Database, queue: TaskQueue, rows: int = 1) -> list[int]:
     """Enqueue tasks of new orders; returns their ids."""
     async with database.engine.begin() as conn:
-        orders = await repository.insert(conn, [("c-1", ())] * rows)
-        ids = await queue.enqueue(conn, [NewTask(o.id, "{}") for o in orders])
-    return [ids[o.id] for o in orders]
+        orders = await insert_orders(conn, rows)
+        ids = await queue.enqueue(conn, [NewTask(order_id, "{}") for order_id in orders])
+    return [ids[order_id] for order_id in orders]
 
 
 async def run(database: Database, sql: str, **values: Any) -> Sequence[Any]:
