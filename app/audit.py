@@ -1,5 +1,6 @@
 """What operators did and why: rows are added, in the transaction of what they tell of, and are kept for ever."""
 
+import asyncio
 import os
 import socket
 from collections.abc import Collection
@@ -19,6 +20,9 @@ REPLICA = f"{socket.gethostname()}:{os.getpid()}"
 
 NEWEST = 2**63 - 1
 """Above every action's id but the very last that there can be."""
+
+PATIENCE = 2
+"""Seconds: whoever isolates a system while the database hangs is in a hurry."""
 
 Action = Literal["isolate", "release", "reset", "retry", "cancel"]
 
@@ -62,9 +66,12 @@ async def record(conn: AsyncConnection, by: By, action: Action, target: str) -> 
 
 
 async def record_done(engine: AsyncEngine, by: By, action: Action, target: str) -> None:
-    """Add a row for what this process has done to itself already; without the database the log alone keeps it."""
+    """Add a row for what this process has done to itself already.
+
+    Without a database that answers within PATIENCE seconds the log alone keeps it.
+    """
     try:
-        async with engine.begin() as conn:
+        async with asyncio.timeout(PATIENCE), engine.begin() as conn:
             await record(conn, by, action, target)
     except (SQLAlchemyError, OSError) as error:
         log.error("operator action not recorded", action=action, target=target, error=repr(error))  # noqa: TRY400

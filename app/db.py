@@ -2,27 +2,31 @@
 
 import asyncio
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import asyncpg
+import structlog
 from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
-from opentelemetry.trace import StatusCode
-from sqlalchemy import Connection, ExceptionContext, event, text
-from sqlalchemy.exc import DBAPIError, DisconnectionError, ProgrammingError
-from sqlalchemy.exc import TimeoutError as NoConnection
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import ProgrammingError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool, NullPool
 
 from app.embedded import EmbeddedPostgres
-from app.observability import traces
-from app.refused import NO_TABLE, in_words, refusals_in_words, sqlstate
+from app.engine import apply_rules
+from app.loop import Loop
+from app.refused import NO_TABLE, UNANSWERED, DatabaseRefused, in_words, refusals_in_words, sqlstate
 from app.settings import ConfigError, PgSettings
+
+T = TypeVar("T")
+
+log = structlog.get_logger()
 
 ALEMBIC_INI = Path(__file__).resolve().parents[1] / "alembic.ini"
 DIALECT = "postgresql+asyncpg://"
@@ -30,9 +34,11 @@ DIALECT = "postgresql+asyncpg://"
 MIGRATION_LOCK = 7_305_180_114
 """The advisory lock that a migration holds; any number that nothing else in the database locks."""
 
-READ_ONLY = asyncpg.ReadOnlySQLTransactionError.sqlstate
-
 MIGRATION_LOCK_POLL = 0.2
+
+EMBEDDED_WATCH = 2.0
+"""Seconds between two looks whether the embedded PostgreSQL is there."""
+
 COMMAND_MARGIN = 2.0
 """Seconds a statement may take longer here than there: PostgreSQL's own timeout should speak first."""
 
@@ -43,9 +49,11 @@ class Database:
     JSON stays text in both directions: whoever uses it knows its type and parses it once.
     """
 
-    def __init__(self, pg: PgSettings, dsn: str, *, application_name: str) -> None:
+    def __init__(
+        self, pg: PgSettings, dsn: str, *, application_name: str, embedded: EmbeddedPostgres | None = None
+    ) -> None:
         self._pg, self._application_name = pg, application_name
-        self.dsn = dsn
+        self.dsn, self._embedded = dsn, embedded
         self.direct_dsn = pg.direct_dsn.get_secret_value() if pg.direct_dsn else dsn
         self.engine = create_async_engine(
             DIALECT,
@@ -57,11 +65,7 @@ class Database:
             json_deserializer=str,
             hide_parameters=True,  # they are customers' data, and errors are logged
         )
-        event.listen(self.engine.sync_engine, "checkout", _replace_if_closed)
-        event.listen(self.engine.sync_engine, "handle_error", _leave_if_read_only)
-        event.listen(self.engine.sync_engine, "handle_error", _hide_detail)
-        if traces.recorded():
-            _trace_statements(self.engine)
+        apply_rules(self.engine)
 
     @property
     def pool_size(self) -> int:
@@ -81,8 +85,13 @@ class Database:
         return len(pool._pool._queue._getters)  # type: ignore[attr-defined]  # noqa: SLF001  there is no public count
 
     async def connect_listener(self) -> asyncpg.Connection:
-        """Open a connection for LISTEN, around the pooler if there is a way; the caller closes it."""
-        return await self._connect(self.direct_dsn, self._pg.statement_timeout)
+        """Open a connection for LISTEN, around the pooler if there is a way; the caller closes it.
+
+        Every process has one, and its name tells the others how many more the process may open.
+        """
+        connection = await self._connect(self.direct_dsn, self._pg.statement_timeout)
+        await connection.execute(f"SET application_name = '{self._application_name} pool={self._pg.pool.max}'")
+        return connection
 
     @property
     def has_own_sessions(self) -> bool:
@@ -102,25 +111,46 @@ class Database:
     async def ping(self) -> str | None:
         """Why the database does not answer within `pg.ping_timeout` seconds; None when it does."""
         try:
-            async with asyncio.timeout(self._pg.ping_timeout), self.engine.connect() as connection:
-                await connection.execute(text("SELECT 1"))
-        except TimeoutError:
-            patience = f"{self._pg.ping_timeout:g} s"
-            return f"no answer within {patience}: check the host in pg.dsn and the way there, or raise pg.ping_timeout"
-        except (DBAPIError, NoConnection, OSError) as error:
-            return in_words(error)
+            await self._answer(_hello(self.engine))
+        except DatabaseRefused as refusal:
+            return str(refusal)
         return None
 
     async def schema_behind(self) -> str | None:
-        """What the schema lacks; None when it is as new as the code or, during a rolling update, newer."""
+        """What the schema lacks; None when it is as new as the code or, during a rolling update, newer.
+
+        Like `ping` it takes `pg.ping_timeout` seconds at most.
+        """
         *older, needed = _revisions()
         try:
-            found = await _revision(self.engine)
-        except ProgrammingError as error:
-            return f"the schema's version cannot be read: {in_words(error)}"
+            found = await self._answer(_revision(self.engine))
+        except DatabaseRefused as refusal:
+            return f"the schema's version cannot be read: {refusal}"
         if found is None or found in older:
             return f"the schema is at {found or 'nothing'}, the code needs {needed}: run python -m app migrate"
         return None
+
+    async def watch_embedded(self, loop: Loop) -> None:
+        """Start the embedded PostgreSQL again whenever it has died. What it had confirmed is there again."""
+        while self._embedded is not None and not loop.stopping:
+            loop.beat()
+            if await asyncio.to_thread(self._embedded.revive):
+                log.error("the embedded PostgreSQL had died and was started again", data_dir=str(self._pg.data_dir))
+            await loop.rest(EMBEDDED_WATCH)
+
+    async def _answer(self, question: Awaitable[T]) -> T:
+        """The answer to a short question, within `pg.ping_timeout` seconds. Raises DatabaseRefused."""
+        try:
+            async with asyncio.timeout(self._pg.ping_timeout):
+                return await question
+        except TimeoutError as error:
+            patience = f"{self._pg.ping_timeout:g} s"
+            cure = "check the host in pg.dsn and the way there, or raise pg.ping_timeout"
+            raise DatabaseRefused(f"no answer within {patience}: {cure}") from error
+        except UNANSWERED as error:
+            if self._embedded is not None and isinstance(error, OSError):
+                raise DatabaseRefused(f"the {self._pg.place} is down: the service starts it again") from error
+            raise DatabaseRefused(in_words(error)) from error
 
     async def _connect(self, dsn: str, statement_timeout: float | None) -> asyncpg.Connection:
         return await asyncpg.connect(
@@ -157,8 +187,11 @@ class Database:
 async def open_database(pg: PgSettings, *, application_name: str) -> AsyncIterator[Database]:
     """Open the pool, which connects when it is first used; without `pg.dsn` also start the embedded PostgreSQL."""
     async with AsyncExitStack() as stack:
-        dsn = pg.dsn.get_secret_value() if pg.dsn else await stack.enter_async_context(_embedded(pg.data_dir))
-        database = Database(pg, dsn, application_name=application_name)
+        if pg.dsn:
+            database = Database(pg, pg.dsn.get_secret_value(), application_name=application_name)
+        else:
+            embedded, dsn = await stack.enter_async_context(_embedded(pg.data_dir))
+            database = Database(pg, dsn, application_name=application_name, embedded=embedded)
         stack.push_async_callback(database.engine.dispose)
         yield database
 
@@ -183,6 +216,11 @@ async def _migrate(engine: AsyncEngine) -> list[str]:
         if await _revision(engine) not in {None, *_revisions()}:
             return []  # a newer release has migrated already, and this one is on its way out
         return await connection.run_sync(_upgrade)
+
+
+async def _hello(engine: AsyncEngine) -> None:
+    async with engine.connect() as connection:
+        await connection.execute(text("SELECT 1"))
 
 
 async def _revision(engine: AsyncEngine) -> str | None:
@@ -213,52 +251,12 @@ def _revisions() -> list[str]:
 
 
 @asynccontextmanager
-async def _embedded(data_dir: Path) -> AsyncIterator[str]:
+async def _embedded(data_dir: Path) -> AsyncIterator[tuple[EmbeddedPostgres, str]]:
     server = EmbeddedPostgres(data_dir)
     try:
-        yield await asyncio.to_thread(server.start)
+        yield server, await asyncio.to_thread(server.start)
     finally:
         await asyncio.to_thread(server.stop)
-
-
-def _replace_if_closed(connection: Any, _record: object, _fairy: object) -> None:
-    """Let no caller have a connection that PostgreSQL has closed meanwhile, for instance to restart.
-
-    asyncpg has noticed by then, so this costs nothing, where asking the server at each checkout costs a round trip.
-    """
-    if connection.driver_connection.is_closed():
-        raise DisconnectionError
-
-
-def _leave_if_read_only(context: ExceptionContext) -> None:
-    """Keep no connection to a server that takes no writes: it was demoted, and a new one may find its successor."""
-    if getattr(context.original_exception, "sqlstate", None) == READ_ONLY:
-        context.is_disconnect = True
-
-
-def _hide_detail(context: ExceptionContext) -> None:
-    """Forget the row that PostgreSQL quotes to explain its refusal: like parameters, it is customers' data."""
-    if isinstance(refusal := context.original_exception.__cause__, asyncpg.PostgresError):
-        refusal.detail = None
-
-
-def _trace_statements(engine: AsyncEngine) -> None:
-    """Give each statement a span of its own."""
-
-    def begun(_conn: object, _cursor: object, statement: str, _values: object, context: Any, _many: bool) -> None:
-        context.span = traces.statement_begun(statement)
-
-    def ended(_conn: object, _cursor: object, _statement: str, _values: object, context: Any, _many: bool) -> None:
-        context.span.end()
-
-    def failed(failure: ExceptionContext) -> None:
-        if (span := getattr(failure.execution_context, "span", None)) is not None:
-            span.set_status(StatusCode.ERROR, type(failure.original_exception).__name__)
-            span.end()
-
-    event.listen(engine.sync_engine, "before_cursor_execute", begun)
-    event.listen(engine.sync_engine, "after_cursor_execute", ended)
-    event.listen(engine.sync_engine, "handle_error", failed)
 
 
 def _milliseconds(seconds: float) -> str:

@@ -34,6 +34,16 @@ class EmbeddedPostgresError(Exception):
     """The embedded PostgreSQL could not be started; the message says why."""
 
 
+def cannot_use(data_dir: Path, error: OSError) -> str:
+    """The words for a data directory that cannot be had, and what to do."""
+    reason = f"{error.strerror}. Set ORDERS_PG__DSN, or ORDERS_PG__DATA_DIR to a new directory that can be written"
+    if isinstance(error, (FileExistsError, NotADirectoryError, FileNotFoundError)):
+        above = next(place for place in data_dir.resolve().parents if place.exists())
+        what = "no directory can be made in" if above.is_dir() else "it would be inside of the file"
+        reason = f"{what} {above}. Set ORDERS_PG__DATA_DIR to another place, or ORDERS_PG__DSN"
+    return f"pg.dsn is not set, and the embedded PostgreSQL cannot use {data_dir}: {reason}"
+
+
 class EmbeddedPostgres:
     """One user of the server in `data_dir`. It runs as long as any process uses it; a killed process does not count.
 
@@ -63,11 +73,16 @@ class EmbeddedPostgres:
                 self._users = self._beside("users").open("ab")
                 fcntl.flock(self._users, fcntl.LOCK_SH)
         except OSError as error:
-            raise EmbeddedPostgresError(
-                f"pg.dsn is not set, and the embedded PostgreSQL cannot use {self._data}: {error.strerror}. "
-                "Set ORDERS_PG__DSN, or ORDERS_PG__DATA_DIR to a new directory that can be written"
-            ) from error
+            raise EmbeddedPostgresError(cannot_use(self._data, error)) from error
         return f"postgresql://postgres@/{DATABASE}?host={quote(str(self._socket_dir), safe='')}"
+
+    def revive(self) -> bool:
+        """Start the server again if it has died, and tell whether it had. Raises EmbeddedPostgresError."""
+        with self._busy, self._turn():
+            dead = self._users is not None and not self._answers()
+            if dead:
+                self._launch()
+            return dead
 
     def stop(self) -> None:
         """Give up one's use of the server; the last user stops it. Waits for a start; harmless without one."""

@@ -70,10 +70,9 @@ class Loop:
         if self._keeper is None:
             return
         _, late = await asyncio.wait({self._keeper}, timeout=within)
-        for task in (self._running, self._keeper) if late else ():
-            if task is not None:
-                task.cancel()
-        await asyncio.wait({self._keeper})
+        if late and self._running is not None:
+            self._running.cancel()
+            await asyncio.wait(late)
 
     async def _keep(self) -> None:
         pause = RESTART_FIRST

@@ -104,5 +104,6 @@ def create_server(settings: Settings, role: Role, host: str, port: int) -> Serve
         server_header=False,
         timeout_graceful_shutdown=math.ceil(settings.shutdown.drain),
         timeout_keep_alive=settings.api.keep_alive,
+        workers=1,  # said, or uvicorn would read WEB_CONCURRENCY
     )
     return Server(config, app, settings.shutdown)

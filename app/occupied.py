@@ -9,6 +9,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+from app.embedded import cannot_use
+
 BACKLOG = 2048
 PORTS = 65_536
 
@@ -79,7 +81,4 @@ def _beside(data_dir: Path) -> IO[bytes]:
         data_dir.parent.mkdir(parents=True, exist_ok=True)
         return data_dir.with_name(f"{data_dir.name}.orders").open("ab")
     except OSError as error:
-        raise Occupied(
-            f"pg.dsn is not set, and the embedded PostgreSQL cannot use {data_dir}: {error.strerror}. "
-            "Set ORDERS_PG__DSN, or ORDERS_PG__DATA_DIR to a new directory that can be written"
-        ) from error
+        raise Occupied(cannot_use(data_dir, error)) from error

@@ -23,6 +23,10 @@ CURES = {
 """What to do, by PostgreSQL's error code or by the name of Python's error."""
 
 
+UNANSWERED = (DBAPIError, NoConnection, OSError)
+"""How the driver and the pool give up, also on a server that is not there."""
+
+
 class DatabaseRefused(Exception):
     """The database did not do what a command needs; the message says why, and what to do."""
 
@@ -32,7 +36,7 @@ def refusals_in_words() -> Iterator[None]:
     """Raise DatabaseRefused where the driver or the pool gives up."""
     try:
         yield
-    except (DBAPIError, NoConnection) as error:
+    except UNANSWERED as error:
         raise DatabaseRefused(f"the database refuses: {in_words(error)}") from error
 
 

@@ -3,10 +3,10 @@
 import random
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from typing import Protocol
 
 from app.loop import Loop
 from app.observability import metrics
+from app.settings import RetentionSettings
 
 LOCK = 7_305_180_115
 """The advisory lock of whoever deletes old rows, taken for one batch: one replica at a time is busy with it."""
@@ -15,23 +15,10 @@ Sweep = Callable[[int], AsyncGenerator[int, None]]
 """Deletes a table's old rows in transactions of at most so many rows; yields after each how many it has deleted."""
 
 
-class Rules(Protocol):
-    """The `retention` settings; seconds and counts."""
-
-    @property
-    def interval(self) -> float: ...
-    @property
-    def jitter(self) -> float: ...
-    @property
-    def batch(self) -> int: ...
-    @property
-    def pause(self) -> float: ...
-
-
 class Retention:
     """Sweeps the tables every now and then, resting after each batch: others' work goes first."""
 
-    def __init__(self, sweeps: Mapping[str, Sweep], rules: Rules, *, stalled_after: float) -> None:
+    def __init__(self, sweeps: Mapping[str, Sweep], rules: RetentionSettings, *, stalled_after: float) -> None:
         self._sweeps, self._rules = sweeps, rules
         longest_rest = rules.interval * (1 + rules.jitter)
         self.loop = Loop("retention", self._run, stalled_after=stalled_after + longest_rest)

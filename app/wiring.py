@@ -10,6 +10,7 @@ from typing import Any, Literal
 import structlog
 
 from app.db import Database, open_database
+from app.embedded import PATIENCE as EMBEDDED_PATIENCE
 from app.listener import Listener
 from app.loop import Loop
 from app.observability import metrics
@@ -26,6 +27,7 @@ from app.outbox.news import News
 from app.outbox.relay import Relay
 from app.outbox.sink import Sink, open_sink
 from app.retention import Retention, Sweep
+from app.room import look_for_room
 from app.settings import ConfigError, Settings, check_lease
 from app.systems.insurance.adapter import InsuranceAdapter
 from app.systems.odnakassa.adapter import OdnakassaAdapter
@@ -73,8 +75,9 @@ class Wiring:
         self.retention = Retention(self._sweeps(), settings.retention, stalled_after=stalled)
         self.inspection = Inspection(database.engine, settings)
         self.figures = Loop("figures", self._figures, stalled_after=stalled + FIGURES_INTERVAL)
+        self.embedded = Loop("embedded postgres", database.watch_embedded, stalled_after=stalled + EMBEDDED_PATIENCE)
         self.history = History(systems)
-        self.stopping = False
+        self.stopping = self._crowded = False
 
     def _poller(self, step: Step, stalled_after: float) -> Poller:
         rules, client = self.settings.tasks[step.table], self.settings.client[step.system]
@@ -98,15 +101,22 @@ class Wiring:
         loops = [loop for poller in self.pollers.values() for loop in (poller.claiming, poller.settling)]
         return [loop.name for loop in (*loops, self.relay.loop, self.news.loop) if loop.started and not loop.alive]
 
+    def calls(self, system: str) -> bool:
+        """Whether this replica works on the system's tasks. Where it does not, nothing ever moves its breaker."""
+        return any(self.pollers[step.table].claiming.started for step in self.steps if step.system == system)
+
     def start(self, role: Role) -> None:
         """Start the loops that the role needs."""
         if role != "api":
-            for poller in self.pollers.values():
-                poller.start()
+            left_to_others = {table for table, rules in self.settings.tasks.items() if not rules.enabled}
+            for table in self.pollers.keys() - left_to_others:
+                self.pollers[table].start()
             for loop in (self.relay.loop, self.retention.loop, self.inspection.loop, self.figures):
                 loop.start()
         if role != "worker":
             self.news.loop.start()
+        if self.settings.pg.dsn is None:
+            self.embedded.start()
         if self.database.has_own_sessions:
             self.listener.loop.start()
         else:
@@ -131,7 +141,7 @@ class Wiring:
             for poller in self.pollers.values():
                 group.create_task(poller.drain(within))
             group.create_task(self.relay.drain(within))
-            for loop in (self.listener.loop, self.news.loop, self.retention.loop, self.figures):
+            for loop in (self.listener.loop, self.news.loop, self.retention.loop, self.figures, self.embedded):
                 group.create_task(loop.stopped(within))
             group.create_task(self.inspection.loop.stopped(0))  # it only reads: there is nothing to finish
         metrics.shutdown.labels("pollers").set(time.monotonic() - began)
@@ -157,6 +167,17 @@ class Wiring:
                 metrics.task_backlog(table, *await queue.figures())
             metrics.outbox_backlog(*await store.figures(self.database.engine))
             await loop.rest(FIGURES_INTERVAL)
+            await self._count_connections()
+
+    async def _count_connections(self) -> None:
+        """Warn once when the server has too little room; after a while, so that who started along is there, too."""
+        if self._crowded or self.settings.pg.pgbouncer:
+            return
+        async with self.database.engine.connect() as conn:
+            room = await look_for_room(conn)
+        if room.missing > 0:
+            self._crowded = True
+            log.warning("too many connections may be opened", problem=str(room))
 
 
 def check_wiring(settings: Settings) -> None:
@@ -186,7 +207,9 @@ async def open_wiring(settings: Settings, role: Role = "all") -> AsyncIterator[W
         }
         for system in systems.values():
             metrics.watch(system.policy)
-        metrics.watch_pool(database)
+        metrics.pool_size.set(database.pool_size)
+        metrics.pool_in_use.set_function(lambda: database.pool_in_use)
+        metrics.pool_waiting.set_function(lambda: database.pool_waiting)
         metrics.start_at_zero(settings.tasks, OrderStatus)
         await stack.enter_async_context(loop_lag_measured())
         sink = await stack.enter_async_context(open_sink(settings.events))

@@ -15,8 +15,9 @@ import asyncpg
 from httpx_aiohttp import HttpxAiohttpClient
 
 from app.embedded import EmbeddedPostgres
+from benchmarks.peer import TABLES, Peers, installed
 from tests.processes import Process, Processes, processes
-from tests.service import ORDER, Sandbox
+from tests.service import ORDER, SYSTEMS, Sandbox
 
 
 @dataclass(frozen=True)
@@ -30,12 +31,16 @@ class Rig:
     numbers: Iterator[int]
 
     @contextmanager
-    def service(self, dsn: str, module: str = "app") -> Iterator[Process]:
-        """A ready service, started as `python -m <module> serve`; killed at the end."""
+    def service(
+        self, dsn: str, module: str = "app", role: str = "all", systems: str | None = None
+    ) -> Iterator[Process]:
+        """A ready service, started as `python -m <module> serve`; killed at the end. One URL may be all `systems`."""
         with processes(dsn, self.directory) as run:
             run.module = module
             run.environ |= self.environ
-            yield run.serve()
+            if systems is not None:
+                run.environ |= {f"ORDERS_CLIENT__{name.upper()}__BASE_URL": systems for name in SYSTEMS}
+            yield run.serve(role)
 
     @asynccontextmanager
     async def sandbox(self) -> AsyncIterator[Sandbox]:
@@ -47,11 +52,20 @@ class Rig:
     async def database(self) -> AsyncIterator[str]:
         """The DSN of a fresh database."""
         name = f"bench_{next(self.numbers)}"
-        await _execute(self.dsn, f"CREATE DATABASE {name} TEMPLATE orders")
+        await execute(self.dsn, f"CREATE DATABASE {name} TEMPLATE orders")
         try:
             yield urlsplit(self.dsn)._replace(path=f"/{name}").geturl()
         finally:
-            await _execute(self.dsn, f"DROP DATABASE {name} WITH (FORCE)")
+            await execute(self.dsn, f"DROP DATABASE {name} WITH (FORCE)")
+
+    @asynccontextmanager
+    async def peers(self, insurer: str = "http://127.0.0.1:1") -> AsyncIterator[Peers]:
+        """The peers, over a fresh database with their tables."""
+        async with self.database() as dsn:
+            await execute(dsn, TABLES)
+            peers = Peers(installed(), dsn, insurer)
+            peers.prepare()
+            yield peers
 
 
 @contextmanager
@@ -86,7 +100,7 @@ async def until(condition: Callable[[], Awaitable[bool]], patience: float) -> bo
     """Whether the condition came true within `patience` seconds."""
     try:
         async with asyncio.timeout(patience):
-            while not await condition():  # noqa: ASYNC110  what other processes do can only be polled
+            while not await condition():
                 await asyncio.sleep(0.1)
     except TimeoutError:
         return False
@@ -99,9 +113,10 @@ async def _place(client: HttpxAiohttpClient) -> int:
     return int(answer.json()["orderId"])
 
 
-async def _execute(dsn: str, statement: str) -> None:
+async def execute(dsn: str, *statements: str) -> None:
     connection = await asyncpg.connect(dsn)
     try:
-        await connection.execute(statement)
+        for statement in statements:
+            await connection.execute(statement)
     finally:
         await connection.close()

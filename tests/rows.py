@@ -6,5 +6,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 async def insert_orders(conn: AsyncConnection, count: int) -> list[int]:
     """Add orders of nothing, without tasks or events; returns their ids, in ascending order."""
-    sql = "INSERT INTO orders (customer_id, items, status) SELECT 'c-1', '[]', 'ACCEPTED' FROM generate_series(1, :count)"
-    return sorted(await conn.scalars(text(f"{sql} RETURNING id"), {"count": count}))
+    sql = """
+        INSERT INTO orders (customer_id, items, status)
+        SELECT 'c-1', '[]', 'ACCEPTED' FROM generate_series(1, :count) RETURNING id"""
+    return sorted(await conn.scalars(text(sql), {"count": count}))

@@ -5,13 +5,11 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from fastapi import FastAPI
-from prometheus_fastapi_instrumentator import Instrumentator
 
 from app import VERSION
-from app.api import actions, docs, document, health, ops, orders, problem_pages, problems, stream
+from app.api import docs, document, health, measure, ops, orders, problem_pages, problems, stream
 from app.api.console import pages as console
 from app.api.edge import Edge
-from app.api.measure import REQUEST_SPANS, measure
 from app.settings import Settings
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Mapping[str, Any]]]
@@ -23,18 +21,18 @@ def create_api(settings: Settings, lifespan: Lifespan, *, intake: bool) -> FastA
         title=document.ABOUT["title"],
         version=VERSION,
         lifespan=lifespan,
-        openapi_url=docs.DOCUMENT if settings.api.docs else None,
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
         generate_unique_id_function=lambda route: route.name,
         redirect_slashes=False,
-        telemetry=REQUEST_SPANS,
+        telemetry=measure.REQUEST_SPANS,
     )
-    for part in (*((orders, stream) if intake else ()), ops, actions, console, health, problem_pages):
+    shown = (docs,) if settings.api.docs else ()
+    for part in (*((orders, stream) if intake else ()), ops, console, health, problem_pages, *shown):
         app.include_router(part.router)
-    if settings.api.docs:
-        docs.install(app)
     problems.install(app)
-    app.add_middleware(Edge, limit=settings.api.max_concurrent_requests, measured=Instrumentator().add(measure))
+    app.add_middleware(Edge, limit=settings.api.max_concurrent_requests)
+    measure.install(app)
     document.install(app, url=settings.api.public_url or "/", guarded=settings.auth.mode != "none")
     return app

@@ -13,6 +13,7 @@ from fastapi.security.base import SecurityBase
 
 from app.api.kinds import Kind
 from app.api.problems import ProblemError
+from app.api.sites import refuse_other_sites
 from app.api.wired import wiring_of
 from app.settings import AuthSettings, Scope
 
@@ -45,7 +46,7 @@ class BearerKey(SecurityBase):
 def caller_of(request: Request, scopes: Sequence[str]) -> Caller:
     """Who sent the request; raises 401 and 403 problems, the latter when the caller lacks one of the `scopes`."""
     auth = wiring_of(request).settings.auth
-    caller = ANYBODY if auth.mode == "none" else _holder(auth, request.headers.get("authorization", ""))
+    caller = _anybody(request) if auth.mode == "none" else _holder(auth, request.headers.get("authorization", ""))
     request.state.caller = caller.name
     if not caller.scopes.issuperset(scopes):
         held = ", ".join(sorted(caller.scopes))
@@ -59,6 +60,12 @@ bearer_key = BearerKey()
 OrderWriter = Annotated[Caller, Security(bearer_key, scopes=["orders:write"])]
 OrderReader = Annotated[Caller, Security(bearer_key, scopes=["orders:read"])]
 Operator = Annotated[Caller, Security(bearer_key, scopes=["ops"])]
+
+
+def _anybody(request: Request) -> Caller:
+    """Everybody, but not for a page of another site; raises 403, 415 and 421 problems."""
+    refuse_other_sites(request, wiring_of(request).settings.api)
+    return ANYBODY
 
 
 def _holder(auth: AuthSettings, authorization: str) -> Caller:

@@ -24,9 +24,8 @@ Body = TypeVar("Body", bound=BaseModel)
 
 async def read_json(request: Request, model: type[Body]) -> Body:
     """Read the body as a `model`; raises one of PROBLEMS, or a 400."""
-    media_type = request.headers.get("content-type", "").split(";")[0].strip().lower()
-    if media_type != "application/json":
-        raise _wrong_type(media_type)
+    if (media_type := media_type_of(request)) != "application/json":
+        raise wrong_type(media_type)
     limits = wiring_of(request).settings.api
     try:
         async with asyncio.timeout(limits.body_timeout):
@@ -48,6 +47,11 @@ def documented(model: type[BaseModel], *, required: bool = True) -> dict[str, An
     return {"requestBody": {"required": required, "content": {"application/json": {"schema": schema}}}}
 
 
+def media_type_of(request: Request) -> str:
+    """What the request says that its body is, in lower case and without parameters; "" when it says nothing."""
+    return request.headers.get("content-type", "").split(";")[0].strip().lower()
+
+
 async def _content(request: Request, limit: int) -> bytes:
     content = bytearray()
     if int(request.headers.get("content-length", 0)) > limit:
@@ -65,7 +69,7 @@ def _too_large(limit: int) -> ProblemError:
     return ProblemError(Kind.TOO_LARGE, detail, headers=headers)
 
 
-def _wrong_type(media_type: str) -> ProblemError:
+def wrong_type(media_type: str) -> ProblemError:
     sent = f"sent was {media_type}" if media_type else "the request names none"
     detail = f"The body must be application/json; {sent}. Set the Content-Type header."
     return ProblemError(Kind.UNSUPPORTED_MEDIA_TYPE, detail)

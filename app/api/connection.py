@@ -1,9 +1,11 @@
 """A connection from a client: uvicorn's, which would take a request's head of any size, for any time."""
 
 from asyncio import TimerHandle, Transport
+from typing import Any
 
 import structlog
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from app.api.edge import ID_HEADER, request_id_of
 from app.api.kinds import Kind
@@ -23,8 +25,13 @@ TOO_LARGE = ProblemError(
 
 
 class Connection(HttpToolsProtocol):
-    """Refuses a head larger than MAX_HEAD, and hangs up when one is not complete within the keep-alive timeout."""
+    """Refuses a head larger than MAX_HEAD, and hangs up when one is not complete within the keep-alive timeout.
 
+    Whoever answers learns that the client has hung up, also if it has sent further requests behind this one: uvicorn
+    tells it only to the last of them.
+    """
+
+    _answered: RequestResponseCycle | None = None
     _advanced = False
     _unparsed = 0
     _deadline: TimerHandle | None = None
@@ -38,6 +45,9 @@ class Connection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_deadline()
         super().connection_lost(exc)
+        if self._answered is not None and not self._answered.response_complete:
+            self._answered.disconnected = True
+            self._answered.message_event.set()
 
     def data_received(self, data: bytes) -> None:
         if self._refused:
@@ -62,6 +72,10 @@ class Connection(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         self._advance()
         super().on_body(body)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._answered = cycle
+        super()._start_asgi_task(cycle, UntilClose(app, cycle) if cycle.scope["http_version"] == "1.0" else app)
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(self._refusal)
@@ -108,3 +122,28 @@ class Connection(HttpToolsProtocol):
         self._deadline = None
         if not self._answering:
             self.transport.close()
+
+
+class UntilClose:
+    """For HTTP/1.0, which knows no chunks: an answer without a length goes out as it is, and the connection's end ends it.
+
+    uvicorn closes the connection after each answer to HTTP/1.0, and would send chunks even so.
+    """
+
+    def __init__(self, app: ASGIApp, cycle: RequestResponseCycle) -> None:
+        self._app, self._cycle = app, cycle
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        unsized = False
+
+        async def plain(message: Message) -> None:
+            nonlocal unsized
+            if message["type"] == "http.response.start":
+                unsized = not any(name == b"content-length" for name, _ in message["headers"])
+                if unsized:
+                    self._cycle.chunked_encoding = False
+            elif unsized:
+                self._cycle.expected_content_length = len(message.get("body", b""))
+            await send(message)
+
+        await self._app(scope, receive, plain)

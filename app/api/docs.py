@@ -3,16 +3,14 @@
 from pathlib import Path
 
 import fastapi_standalone_docs
-from fastapi import FastAPI
+from fastapi import APIRouter
 from fastapi.openapi.docs import get_redoc_html, get_swagger_ui_html
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 
-from app.api.assets import Asset
-from app.api.guards import guards
+from app.api.browser import Asset, guards
 from app.api.links import prefix
 
-DOCUMENT, SWAGGER_UI, REDOC = "/openapi.json", "/docs", "/redoc"
 NO_ICON = "data:,"
 
 SHIPPED = Path(fastapi_standalone_docs.__file__).parent / "static"
@@ -25,38 +23,44 @@ SETTINGS = {"validatorUrl": None, "tryItOutEnabled": True}
 """Nobody outside is asked whether the document is right."""
 
 
-def install(app: FastAPI) -> None:
-    """Serve the pages at `/docs` and `/redoc`."""
+router = APIRouter(include_in_schema=False)
 
-    async def show_swagger_ui(request: Request) -> Response:
-        root = prefix(request.scope)
-        return _guarded(
-            get_swagger_ui_html(
-                openapi_url=root + DOCUMENT,
-                title=app.title,
-                swagger_js_url=root + SWAGGER_SCRIPT.url,
-                swagger_css_url=root + SWAGGER_STYLE.url,
-                swagger_favicon_url=NO_ICON,
-                swagger_ui_parameters=SETTINGS,
-            )
+for asset in (SWAGGER_SCRIPT, SWAGGER_STYLE, REDOC_SCRIPT, REDOC_LOGO):
+    router.add_api_route(asset.path, asset.show, name=asset.path)
+
+
+@router.get("/openapi.json")
+async def show_document(request: Request) -> Response:
+    return JSONResponse(request.app.openapi())
+
+
+@router.get("/docs")
+async def show_swagger_ui(request: Request) -> Response:
+    root = prefix(request.scope)
+    return _guarded(
+        get_swagger_ui_html(
+            openapi_url=f"{root}/openapi.json",
+            title=request.app.title,
+            swagger_js_url=root + SWAGGER_SCRIPT.url,
+            swagger_css_url=root + SWAGGER_STYLE.url,
+            swagger_favicon_url=NO_ICON,
+            swagger_ui_parameters=SETTINGS,
         )
+    )
 
-    async def show_redoc(request: Request) -> Response:
-        root = prefix(request.scope)
-        return _guarded(
-            get_redoc_html(
-                openapi_url=root + DOCUMENT,
-                title=app.title,
-                redoc_js_url=root + REDOC_SCRIPT.url,
-                redoc_favicon_url=NO_ICON,
-                with_google_fonts=False,
-            )
+
+@router.get("/redoc")
+async def show_redoc(request: Request) -> Response:
+    root = prefix(request.scope)
+    return _guarded(
+        get_redoc_html(
+            openapi_url=f"{root}/openapi.json",
+            title=request.app.title,
+            redoc_js_url=root + REDOC_SCRIPT.url,
+            redoc_favicon_url=NO_ICON,
+            with_google_fonts=False,
         )
-
-    app.add_route(SWAGGER_UI, show_swagger_ui, include_in_schema=False)
-    app.add_route(REDOC, show_redoc, include_in_schema=False)
-    for asset in (SWAGGER_SCRIPT, SWAGGER_STYLE, REDOC_SCRIPT, REDOC_LOGO):
-        app.add_route(asset.path, asset.show, include_in_schema=False)
+    )
 
 
 def _guarded(page: HTMLResponse) -> Response:

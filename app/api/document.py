@@ -11,10 +11,10 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from app import VERSION
+from app.api.described import HEADERS, REQUEST_ID, given, problem_answers
 from app.api.examples import EXAMPLES
-from app.api.headers import HEADERS, REQUEST_ID, given
 from app.api.kinds import Kind
-from app.api.problems import Problem, problem_answers
+from app.api.problems import Problem
 from app.api.schemas import NewOrder
 from app.api.schemas.actions import Reason
 from app.api.webhooks import MODELS, PARAMETERS, webhooks
@@ -30,8 +30,9 @@ An order is placed with one request and goes its way by itself: it is confirmed,
 that may take their time. Ask for it again, or receive the events.
 
 Every error is a problem (RFC 9457) whose `type` is the address of a page about it. Each operation names the errors
-that are its own. Besides, any request may be answered with 400 or 431 if its head cannot be read, and with 500 if the
-service itself is at fault; these are problems, too.""",
+that are its own. Besides, any request may be answered with 400 or 431 if its head cannot be read, with 404 or 405 if it
+means no operation, and with 500 if the service itself is at fault. Where no API key is asked for, what a browser sends
+for another site's page gets 403, 415 if it is a form, or 421 if it is under another name. These are problems, too.""",
     "contact": {"name": "Whoever runs this service"},
     "license_info": {"name": "MIT", "identifier": "MIT"},
     "tags": [

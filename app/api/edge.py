@@ -1,12 +1,11 @@
-"""Where requests come in: each gets an id, is let in or turned away, is measured, and leaves one line in the log."""
+"""Where requests come in: each gets an id, is let in or turned away, and leaves one line in the log."""
 
 import re
+from http import HTTPStatus
 from secrets import token_hex
 from time import perf_counter
 
 import structlog
-from prometheus_fastapi_instrumentator import Instrumentator
-from prometheus_fastapi_instrumentator.metrics import Info
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -15,23 +14,24 @@ from app.api.problems import REQUEST_ID, answer, bug, unavailable
 log = structlog.get_logger()
 
 ALWAYS_ADMITTED = ("/health/", "/metrics", "/ops")
-PROBES = ("/health/", "/metrics", "/ops/board", "/ops/orders/")
-"""Asked for again and again by machines: neither measured nor logged, unless at DEBUG."""
+PROBES = ("/health/", "/metrics", "/ops/board", "/ops/orders/", "/ops/tables/")
+"""Asked for again and again by machines: not measured, and logged at DEBUG only, but for who is REFUSED."""
+
+REFUSED = {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}
 
 ID_HEADER = b"x-request-id"
+NOT_KEPT = (b"cache-control", b"no-store")
 _SANE = re.compile(rb"[!-~]{1,128}")
 
 
 class Edge:
     """Works on at most `limit` requests at once: others get 503 now, instead of a queue where nobody sees them.
 
-    The gateway in front limits how many a client may send (WHERE-4). `measured` holds what is to be measured of each
-    request; the instrumentator's own middleware would look every route up a second time, which alone takes longer than
-    all of this but the line.
+    The gateway in front limits how many a client may send (WHERE-4).
     """
 
-    def __init__(self, app: ASGIApp, limit: int, measured: Instrumentator) -> None:
-        self._app, self._limit, self._measures = app, limit, measured.instrumentations
+    def __init__(self, app: ASGIApp, limit: int) -> None:
+        self._app, self._limit = app, limit
         self._admitted = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -73,51 +73,38 @@ class Edge:
 
     def _tell(self, scope: Scope, leaving: "_Leaving") -> None:
         """What was asked for, how it was answered and how long that took; no query and no body, which are private."""
-        ended = perf_counter()
         route = getattr(scope.get("route"), "path", "none")
-        told = {
-            "method": leaving.method,
-            "route": route,
-            "status": leaving.status,
-            "seconds": round(ended - leaving.began, 6),
-            "caller": scope["state"].get("caller"),
-        }
-        if route.startswith(PROBES):
-            log.debug("request", **told)
-            return
-        log.info("request", **told)
-        if leaving.status:
-            self._measure(scope, route, leaving, ended)
-
-    def _measure(self, scope: Scope, route: str, leaving: "_Leaving", ended: float) -> None:
-        info = Info(
-            request=Request(scope),
-            response=None,
-            method=scope["method"],
-            modified_handler=route,
-            modified_status=f"{leaving.status // 100}xx",
-            modified_duration=ended - leaving.began,
-            modified_duration_without_streaming=leaving.answered - leaving.began,
+        quiet = route.startswith(PROBES) and leaving.status not in REFUSED
+        (log.debug if quiet else log.info)(
+            "request",
+            method=leaving.method,
+            route=route,
+            status=leaving.status,
+            seconds=round(perf_counter() - leaving.began, 6),
+            caller=scope["state"].get("caller"),
         )
-        for measure in self._measures:
-            measure(info)
 
 
 class _Leaving:
-    """The way of an answer to the server: its status and time are noted, the request's id is added."""
+    """The way of an answer to the server: its status is noted, the request's id is added.
 
-    __slots__ = ("_header", "_send", "answered", "began", "bodiless", "method", "status")
+    An answer that does not say whether it may be kept is not to be: caches would keep a 404, and orders are private.
+    """
+
+    __slots__ = ("_header", "_send", "began", "bodiless", "method", "status")
 
     def __init__(self, send: Send, request_id: str, method: str) -> None:
         self._send, self._header = send, (ID_HEADER, request_id.encode())
         self.method, self.bodiless = method, method == "HEAD"
-        self.began = self.answered = perf_counter()
+        self.began = perf_counter()
         self.status = 0  # until an answer begins; whoever hangs up gets none
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            self.status, self.answered = message["status"], perf_counter()
-            message["headers"] = [*message.get("headers", ()), self._header]
+            self.status = message["status"]
+            headers = message["headers"] = [*message.get("headers", ()), self._header]
+            if not any(name == b"cache-control" for name, _ in headers):
+                headers.append(NOT_KEPT)
             await self._send(message)
             if self.bodiless:
                 await self._send({"type": "http.response.body"})

@@ -6,18 +6,18 @@ from http import HTTPStatus
 
 from fastapi import Request, Response
 
+from app.api.described import parameter
+
 NAME = "If-None-Match"
 
-PARAMETER = {
-    "name": NAME,
-    "in": "header",
-    "description": "ETags of answers that the client has. If the answer is still one of them, there is only a 304.",
-    "schema": {"type": "string"},
-    "example": '"6c1f1a526d3c4f438d7e0a6a3c2f9b11"',
-}
-"""What OpenAPI says of the header."""
+PARAMETER = parameter(
+    NAME,
+    "ETags of answers that the client has. If the answer is still one of them, there is only a 304.",
+    '"6c1f1a526d3c4f438d7e0a6a3c2f9b11"',
+)
 
-_TAG = re.compile(r'(?:W/)?("[!#-~\x80-\xff]*")')
+_TAG = r'(?:W/)?("[!#-~\x80-\xff]*")'
+_TAGS = re.compile(rf"[ \t]*(?:{_TAG}[ \t]*)?(?:,[ \t]*(?:{_TAG}[ \t]*)?)*")
 
 
 def conditional(request: Request, body: bytes) -> Response:
@@ -34,6 +34,6 @@ def conditional(request: Request, body: bytes) -> Response:
 
 
 def _is_named(request: Request, tag: str) -> bool:
-    """Whether If-None-Match names the tag; a weak one is as good, and `*` is any."""
+    """Whether If-None-Match names the tag; a weak one is as good, and `*` is any. What is no list of tags names none."""
     named = ", ".join(request.headers.getlist(NAME)).strip()
-    return named == "*" or tag in _TAG.findall(named)
+    return named == "*" or (_TAGS.fullmatch(named) is not None and tag in re.findall(_TAG, named))

@@ -82,6 +82,7 @@ SYSTEM = system_view(
     SystemSnapshot(POLICY, 1, Condition(up=True, reason=None, checked_at=0.0, age=12.5)),
     connections=5,
     replica="orders-7f9c:1",
+    called=True,
 )
 HEALTH = SystemHealth(up=True, reason=None, age=12.5, breaker="closed", required=False)
 

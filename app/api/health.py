@@ -8,7 +8,7 @@ from fastapi import APIRouter, Request, Response
 from prometheus_client import REGISTRY
 from prometheus_client.exposition import choose_encoder
 
-from app.api.headers import answers
+from app.api.described import answers
 from app.api.schemas.wire import Seconds, Text, View, told
 from app.api.wired import Wired
 from app.resilience.events import BreakerState

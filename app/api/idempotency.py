@@ -6,6 +6,7 @@ from hashlib import sha256
 from fastapi import Request
 from pydantic import BaseModel
 
+from app.api.described import parameter
 from app.api.kinds import Kind
 from app.api.problems import ProblemError
 from app.orders.create import KeyInFlight, KeyReused
@@ -19,14 +20,14 @@ FORM = f"1 to {LONGEST} visible ASCII characters, in double quotes or bare"
 PROBLEMS = (Kind.IDEMPOTENCY_KEY_MALFORMED, Kind.IDEMPOTENCY_KEY_IN_FLIGHT, Kind.IDEMPOTENCY_KEY_REUSED)
 """What may be wrong with a key."""
 
-PARAMETER = {
-    "name": NAME,
-    "in": "header",
-    "description": f"However often a request is sent with the same key, it makes one order. The key is {FORM}.",
-    "schema": {"type": "string", "minLength": 1, "maxLength": 2 * LONGEST + 2, "pattern": f"^(?:{PATTERN})$"},
-    "example": '"8e03978e-40d5-43e8-bc93-6894a57f9324"',
-}
-"""What OpenAPI says of the header."""
+PARAMETER = parameter(
+    NAME,
+    f"However often a request is sent with the same key, it makes one order. The key is {FORM}.",
+    '"8e03978e-40d5-43e8-bc93-6894a57f9324"',
+    minLength=1,
+    maxLength=2 * LONGEST + 2,
+    pattern=f"^(?:{PATTERN})$",
+)
 
 
 def idempotency_key(request: Request) -> str | None:

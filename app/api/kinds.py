@@ -46,8 +46,10 @@ class Kind(Enum):
         HTTPStatus.UNAUTHORIZED,
         "API key needed",
         "The request carries no API key, or one that this service does not know.",
-        "Send the header Authorization: Bearer and the key. Who runs the service hands keys out: "
-        "auth.keys holds the SHA-256 of each.",
+        (
+            "Send the header Authorization: Bearer and the key. Who runs the service hands keys out: "
+            "auth.keys holds the SHA-256 of each."
+        ),
         SAME_ANSWER,
     )
     FORBIDDEN = (
@@ -57,13 +59,30 @@ class Kind(Enum):
         "Use a key with the scope that the detail names, or have this key's scopes or customers extended in auth.keys.",
         SAME_ANSWER,
     )
+    OTHER_SITE = (
+        HTTPStatus.FORBIDDEN,
+        "Sent for another site's page",
+        (
+            "No API key is asked for here, so that any page could act through the browser of whoever reaches this "
+            "service: what changes something and comes from a page that is not the service's own is refused."
+        ),
+        (
+            "Open the service's pages at its own address. Where a proxy gives it another one, set api.public_url. "
+            "For pages of other sites ask for keys (auth.mode)."
+        ),
+        SAME_ANSWER,
+    )
     NOT_FOUND = (
         HTTPStatus.NOT_FOUND,
         "Not found",
-        "There is nothing at this address: the path is misspelt, the id was never given, "
-        "or what it names belongs to a customer that the API key may not act for.",
-        "Compare the path with the API's description at /docs, and the id with the answer that gave it. "
-        "Paths do not end in a slash.",
+        (
+            "There is nothing at this address: the path is misspelt, the id was never given, "
+            "or what it names belongs to a customer that the API key may not act for."
+        ),
+        (
+            "Compare the path with the API's description at /docs, and the id with the answer that gave it. "
+            "Paths do not end in a slash."
+        ),
         SAME_ANSWER,
     )
     METHOD_NOT_ALLOWED = (
@@ -83,10 +102,22 @@ class Kind(Enum):
     WRONG_STATE = (
         HTTPStatus.CONFLICT,
         "Not possible in this state",
-        "What was asked for exists, and its state does not allow this: an order whose payment is registered cannot be "
-        "cancelled, a task that has not failed cannot be retried.",
+        (
+            "What was asked for exists, and its state does not allow this: an order whose payment is registered cannot "
+            "be cancelled, a task that has not failed cannot be retried."
+        ),
         "Read the order or the task again, and decide by the state it is in now.",
         SAME_ANSWER,
+    )
+    NOT_CALLED_HERE = (
+        HTTPStatus.CONFLICT,
+        "This replica does not call the system",
+        (
+            "The replica that answered works on no tasks of the system (with the role api: of none), and does not call "
+            "it: to change its breaker would change nothing."
+        ),
+        "Send the request to each worker: it serves /ops itself, and its breakers are its own.",
+        "Yes, at a worker.",
     )
     IDEMPOTENCY_KEY_IN_FLIGHT = (
         HTTPStatus.CONFLICT,
@@ -109,11 +140,23 @@ class Kind(Enum):
         "Send JSON with the header Content-Type: application/json.",
         SAME_ANSWER,
     )
+    MISDIRECTED = (
+        HTTPStatus.MISDIRECTED_REQUEST,
+        "Not this service's name",
+        (
+            "The service is for this machine only and asks for no API key, and the request's Host header names another "
+            "one: a page may have given its own name this machine's address."
+        ),
+        "Ask for localhost or 127.0.0.1. Where a proxy gives the service another name, set api.public_url.",
+        SAME_ANSWER,
+    )
     INVALID_REQUEST = (
         HTTPStatus.UNPROCESSABLE_ENTITY,
         "Invalid request",
-        "The body, the path or the query does not fit the API's description. The member errors names each wrong place "
-        "by a JSON pointer, such as /items/0/price, and says what is wrong there.",
+        (
+            "The body, the path or the query does not fit the API's description. The member errors names each wrong "
+            "place by a JSON pointer, such as /items/0/price, and says what is wrong there."
+        ),
         "Correct the places that errors names. Unknown fields are refused, too: they are usually misspelt ones.",
         SAME_ANSWER,
     )
@@ -141,8 +184,10 @@ class Kind(Enum):
     UNAVAILABLE = (
         HTTPStatus.SERVICE_UNAVAILABLE,
         "Not available now",
-        "The service cannot answer for the moment, and the detail says why: it has as many requests as it takes at a "
-        "time, it is stopping, or what it needs does not answer.",
+        (
+            "The service cannot answer for the moment, and the detail says why: it has as many requests as it takes "
+            "at a time, it is stopping, or what it needs does not answer."
+        ),
         "Wait and repeat. An order that was answered with 202 is safe meanwhile and goes on by itself.",
         "Yes, after the seconds that Retry-After names; an order with the same Idempotency-Key.",
     )

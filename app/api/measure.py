@@ -1,8 +1,11 @@
 """What is measured of requests: one histogram, and spans where they go anywhere."""
 
+from fastapi import FastAPI
 from fastapi.telemetry import TelemetryConfig
+from prometheus_fastapi_instrumentator import Instrumentator
 from prometheus_fastapi_instrumentator.metrics import Info
 
+from app.api.edge import PROBES
 from app.observability import metrics
 
 METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
@@ -16,8 +19,15 @@ REQUEST_SPANS: TelemetryConfig = {
 }
 
 
-def measure(info: Info) -> None:
+def install(app: FastAPI) -> None:
+    """Measure around everything: who is turned away is counted under the route that was asked for."""
+    Instrumentator(excluded_handlers=[f"^({'|'.join(PROBES)})"]).add(_measure).instrument(app)
+
+
+def _measure(info: Info) -> None:
     """Observe a request until its answer begins: an event stream lasts as long as its order does."""
+    if not info.modified_duration_without_streaming:
+        return  # no answer has begun
     method = info.method if info.method in METHODS else "OTHER"
     labels = (method, info.modified_handler, info.modified_status)
     metrics.http_request.labels(*labels).observe(info.modified_duration_without_streaming)

@@ -1,4 +1,4 @@
-"""For operators: the external systems as this replica sees them, and the tasks of all orders."""
+"""For operators: the external systems as this replica sees them, the tasks of all orders, and what operators did."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -6,17 +6,20 @@ from http import HTTPStatus
 from typing import Annotated, Any
 
 import structlog
-from fastapi import APIRouter, Path, Query, Request, Response, Security
+from fastapi import APIRouter, Depends, Path, Query, Request, Response, Security
 from pydantic import BaseModel, ConfigDict, Field
 
+from app import audit
 from app.api import body
-from app.api.actions import REASONED, Hand
-from app.api.auth import bearer_key
-from app.api.headers import answers
+from app.api.auth import Operator, bearer_key
+from app.api.body import documented, read_json
+from app.api.described import answers, problem_answers
 from app.api.kinds import Kind
-from app.api.paging import next_page
-from app.api.problems import ProblemError, not_found, problem_answers
-from app.api.schemas import Int64, SystemsView, SystemView, TaskPage, TaskRow, system_view, task_row
+from app.api.links import next_page
+from app.api.problems import ProblemError, not_found
+from app.api.schemas import Int64, SystemsView, SystemView, TaskPage, TaskRow, not_called, system_view, task_row
+from app.api.schemas.actions import ActionPage, Reason, action_row
+from app.api.schemas.wire import DIGITS
 from app.api.wired import Wired
 from app.audit import REPLICA, Action, By, record_done
 from app.orders.intervene import NotFailed, cancel_step, retry_step, step_of
@@ -34,7 +37,9 @@ SystemName = Annotated[str, Path(description="The system's name", max_length=63,
 TaskTable = Annotated[str, Path(description="The task table's name", max_length=63, examples=["payment_task"])]
 TaskId = Annotated[Int64, Path(description="The task's id")]
 
-CONTROL = answers(HTTPStatus.OK, "The system as it is now") | problem_answers(*body.PROBLEMS, Kind.NOT_FOUND)
+CONTROL = answers(HTTPStatus.OK, "The system as it is now") | problem_answers(
+    *body.PROBLEMS, Kind.NOT_FOUND, Kind.NOT_CALLED_HERE
+)
 INTERVENTION = answers(HTTPStatus.OK, "The task as it is now") | problem_answers(
     *body.PROBLEMS, Kind.NOT_FOUND, Kind.WRONG_STATE, Kind.UNAVAILABLE
 )
@@ -48,9 +53,25 @@ router = APIRouter(
 )
 
 
+REASONED = documented(Reason, required=False)
+"""What OpenAPI says of the body that an action may have."""
+
+
+async def _hand(operator: Operator, request: Request) -> By:
+    """Who acts, and the reason if the body gives one."""
+    has_body = "transfer-encoding" in request.headers or request.headers.get("content-length", "0") != "0"
+    return By(operator.name, (await read_json(request, Reason)).reason if has_body else None)
+
+
+Hand = Annotated[By, Depends(_hand)]
+
+
 @router.get("/systems", responses=answers(HTTPStatus.OK, "All systems"))
 async def show_systems(wiring: Wired) -> SystemsView:
-    """Show each external system as this replica sees it. Another replica has breakers and pools of its own."""
+    """Show each external system as this replica sees it. Another replica has breakers and pools of its own.
+
+    One that works on no tasks of a system does not call it: `note` says so, and each worker answers this for itself.
+    """
     await asyncio.gather(*(system.health.check() for system in wiring.systems.values()))
     return SystemsView(systems={name: _view(wiring, system) for name, system in wiring.systems.items()})
 
@@ -83,7 +104,7 @@ class TaskQuery(BaseModel):
 
     task: Annotated[str | None, Field(max_length=63, pattern=rf"^({'|'.join(TABLES)})$")] = None
     status: Annotated[list[TaskStatus], Field(max_length=len(TaskStatus))] = list(TaskStatus)
-    limit: Annotated[int, Field(ge=1, le=1000)] = 100
+    limit: Annotated[int, Field(ge=1, le=1000), DIGITS] = 100
     cursor: Annotated[str | None, Field(max_length=83, pattern=rf"^({'|'.join(TABLES)})\.[0-9]{{1,19}}$")] = None
 
     def rest(self) -> Iterator[tuple[str, int]]:
@@ -136,6 +157,30 @@ async def cancel_task(hand: Hand, task: TaskTable, task_id: TaskId, wiring: Wire
     return await _find(wiring, task, task_id)
 
 
+class ActionQuery(BaseModel):
+    """How many actions on a page; `cursor` is from the Link of the page before."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    limit: Annotated[int, Field(ge=1, le=1000), DIGITS] = 100
+    cursor: Annotated[str | None, Field(max_length=19, pattern=r"^[0-9]{1,19}$")] = None
+
+
+@router.get(
+    "/actions", responses=answers(HTTPStatus.OK, "A page of actions", "Link") | problem_answers(Kind.UNAVAILABLE)
+)
+async def list_actions(
+    wiring: Wired, wanted: Annotated[ActionQuery, Query()], request: Request, response: Response
+) -> ActionPage:
+    """List what operators did, the newest first. Nothing is ever deleted."""
+    before = min(int(wanted.cursor), NEWEST) if wanted.cursor else NEWEST
+    async with wiring.database.engine.connect() as conn:
+        found = await audit.page(conn, most=wanted.limit + 1, before=before)
+    if len(found) > wanted.limit:
+        response.headers["Link"] = next_page(request, str(found[wanted.limit - 1].id))
+    return ActionPage(actions=[action_row(action) for action in found[: wanted.limit]])
+
+
 def _step(wiring: Wiring, task: str) -> Step:
     step = step_of(wiring.steps, task)
     if step is None:
@@ -154,6 +199,8 @@ async def _change(wiring: Wiring, hand: By, name: str, action: Action, change: C
     """Change the system first: that must be possible even when the database, which records it, is what is broken."""
     if name not in wiring.systems:
         raise not_found(f"system {name}; there are {', '.join(wiring.systems)}")
+    if not wiring.calls(name):
+        raise ProblemError(Kind.NOT_CALLED_HERE, not_called(name))
     system = wiring.systems[name]
     change(system.policy)
     changed = _view(wiring, system)
@@ -163,8 +210,8 @@ async def _change(wiring: Wiring, hand: By, name: str, action: Action, change: C
 
 
 def _view(wiring: Wiring, system: ExternalSystem[Any]) -> SystemView:
-    connections = wiring.settings.client[system.name].pool_size
-    return system_view(system.snapshot(), connections=connections, replica=REPLICA)
+    connections, called = wiring.settings.client[system.name].pool_size, wiring.calls(system.name)
+    return system_view(system.snapshot(), connections=connections, replica=REPLICA, called=called)
 
 
 def _conflict(detail: str) -> ProblemError:

@@ -12,12 +12,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from app.api import body, etag, idempotency, prefer
 from app.api.auth import Caller, OrderReader, OrderWriter, bearer_key, caller_of
 from app.api.body import documented, read_json
-from app.api.headers import answers
-from app.api.idempotency import PARAMETER, fingerprint, idempotency_key, key_problem
+from app.api.described import answers, problem_answers
+from app.api.idempotency import fingerprint, idempotency_key, key_problem
 from app.api.kinds import Kind
-from app.api.links import link
-from app.api.paging import next_page
-from app.api.problems import ProblemError, not_found, problem_answers
+from app.api.links import link, next_page
+from app.api.problems import ProblemError, not_found
 from app.api.schemas import (
     CustomerId,
     Int64,
@@ -29,6 +28,7 @@ from app.api.schemas import (
     order_view,
     step_view,
 )
+from app.api.schemas.wire import DIGITS
 from app.api.wired import Wired, wiring_of
 from app.observability.traces import current_traceparent
 from app.orders.create import KeyInFlight, KeyReused, Placement
@@ -99,7 +99,7 @@ router.add_api_route(
         leads_to=("show_order", "follow_order", "cancel"),
     )
     | problem_answers(*body.PROBLEMS, *idempotency.PROBLEMS),
-    openapi_extra={**documented(NewOrder), "parameters": [PARAMETER]},
+    openapi_extra={**documented(NewOrder), "parameters": [idempotency.PARAMETER]},
 )
 
 
@@ -110,7 +110,7 @@ class OrderQuery(BaseModel):
 
     status: Annotated[list[OrderStatus] | None, Field(max_length=len(OrderStatus))] = None
     customer_id: Annotated[CustomerId | None, Field(alias="customerId")] = None
-    limit: Annotated[int, Field(ge=1, le=1000)] = 100
+    limit: Annotated[int, Field(ge=1, le=1000), DIGITS] = 100
     cursor: Annotated[str | None, Field(max_length=19, pattern=r"^[0-9]{1,19}$")] = None
 
 
@@ -129,7 +129,6 @@ async def list_all_orders(
         statuses=wanted.status,
         customers=customers,
     )
-    response.headers["Cache-Control"] = "no-store"
     if len(found) > wanted.limit:
         response.headers["Link"] = next_page(request, str(found[wanted.limit - 1].order.id))
     root = link(request.scope, "")
@@ -157,7 +156,7 @@ async def show_order(caller: OrderReader, order_id: OrderId, wiring: Wired, requ
     known = answer.status_code == HTTPStatus.NOT_MODIFIED
     if not order.status.final and (known or etag.NAME not in request.headers):
         try:
-            await wait_for_move(wiring.news, order, wait, to_the_end=not known)
+            await prefer.unless_gone(request, wait_for_move(wiring.news, order, wait, to_the_end=not known))
         except TooManyWatches:
             return answer
         _, answer = await _show(caller, order_id, request)

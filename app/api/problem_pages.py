@@ -5,7 +5,7 @@ from html import escape
 from fastapi import APIRouter
 from starlette.responses import HTMLResponse
 
-from app.api.guards import guards
+from app.api.browser import guards
 from app.api.kinds import Kind
 from app.api.problems import not_found
 

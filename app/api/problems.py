@@ -15,10 +15,9 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match
 from starlette.types import Scope
 
-from app.api.headers import Answers, given
 from app.api.kinds import Kind
 from app.api.links import link
-from app.api.schemas.wire import LONGEST_TEXT, Address, Text, told
+from app.api.schemas.wire import LONGEST_TEXT, PRINTABLE, Address, Text, told
 from app.orders.ports import SystemUnavailable
 
 log = structlog.get_logger()
@@ -27,13 +26,6 @@ MEDIA_TYPE = "application/problem+json"
 
 REQUEST_ID = "request_id"
 """Under this name the state of a request's scope holds its id."""
-
-HEADERS_OF = {
-    Kind.UNAUTHORIZED: ("WWW-Authenticate",),
-    Kind.IDEMPOTENCY_KEY_IN_FLIGHT: ("Retry-After",),
-    Kind.UNAVAILABLE: ("Retry-After",),
-}
-"""The headers that a kind of problem comes with."""
 
 MOST_ERRORS = 20
 
@@ -85,19 +77,6 @@ def answer(error: ProblemError, scope: Scope) -> Response:
         errors=error.errors,
     )
     return Response(problem.model_dump_json(exclude_none=True, by_alias=True), kind.status, error.headers, MEDIA_TYPE)
-
-
-def problem_answers(*kinds: Kind) -> Answers:
-    """The error answers of an operation, for OpenAPI; those that all operations may have are added in the document."""
-    answers: Answers = {}
-    for kind in kinds:
-        media = {"schema": {"$ref": "#/components/schemas/Problem"}, "examples": {}}
-        answer = answers.setdefault(
-            int(kind.status), {"description": kind.status.phrase, "headers": {}, "content": {MEDIA_TYPE: media}}
-        )
-        answer["headers"] |= given(*HEADERS_OF.get(kind, ()))["headers"]
-        answer["content"][MEDIA_TYPE]["examples"][kind.slug] = {"$ref": f"#/components/examples/{kind.slug}"}
-    return answers
 
 
 def not_found(what: str) -> ProblemError:
@@ -165,14 +144,20 @@ async def _invalid(request: Request, error: Exception) -> Response:
 
 def invalid(errors: Any) -> ProblemError:
     """A 422 that names each wrong field, from pydantic's or FastAPI's list of errors."""
-    fields = [FieldError(pointer=_pointer(e["loc"]), detail=e["msg"]) for e in errors[:MOST_ERRORS]]
+    fields = [FieldError(pointer=_pointer(e["loc"]), detail=_wrong(e)) for e in errors[:MOST_ERRORS]]
     detail = "The request does not fit: " + "; ".join(f"{f.pointer or 'body'}: {f.detail}" for f in fields[:3])
     return ProblemError(Kind.INVALID_REQUEST, detail, errors=fields)
 
 
+def _wrong(error: Any) -> str:
+    if error.get("ctx", {}).get("pattern") == PRINTABLE:
+        return "must have no control characters, nor such as turn the direction of writing (U+202A-202E, U+2066-2069)"
+    return str(error["msg"])
+
+
 def _pointer(loc: tuple[int | str, ...]) -> str:
-    """The JSON pointer; it may lead through names that the client has chosen, at any length."""
-    return "".join(f"/{part}" for part in loc)[:LONGEST_TEXT]
+    """The JSON pointer (RFC 6901); it may lead through names that the client has chosen, at any length."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in loc)[:LONGEST_TEXT]
 
 
 async def _database(request: Request, error: Exception) -> Response:

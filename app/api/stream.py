@@ -10,12 +10,13 @@ from fastapi.responses import StreamingResponse
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
 
 from app.api.auth import OrderReader
-from app.api.headers import answers
+from app.api.described import answers, problem_answers
 from app.api.kinds import Kind
 from app.api.orders import OrderId
-from app.api.problems import invalid, not_found, problem_answers, unavailable
+from app.api.problems import invalid, not_found, unavailable
+from app.api.schemas.wire import DIGITS
 from app.api.wired import Wired
-from app.orders.follow import History, read_history
+from app.orders.follow import History, is_last, read_history
 from app.outbox.cloudevent import encode
 from app.outbox.news import TooManyWatches, Watch
 from app.settings import Settings
@@ -26,6 +27,7 @@ LAST_EVENT_ID = "Last-Event-ID"
 
 LastEventId = Annotated[
     int,
+    DIGITS,
     Header(alias=LAST_EVENT_ID, ge=0, le=2**31 - 1, description="The id of the last event that the client has."),
 ]
 
@@ -73,7 +75,7 @@ async def follow_order(followed: Annotated[Followed, Depends(_follow)], wiring: 
     """
     if followed.history.known:
         return Response(status_code=HTTPStatus.NO_CONTENT)
-    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}  # the second keeps nginx from collecting it
+    headers = {"X-Accel-Buffering": "no"}  # keeps nginx from collecting it
     return EventStream(_told(followed, wiring.settings), headers=headers)
 
 
@@ -85,7 +87,7 @@ async def _told(followed: Followed, settings: Settings) -> AsyncIterator[bytes]:
         for event in events:
             data = encode(event, settings.events.source).decode()
             yield format_sse_event(data_str=data, event=event.type, id=str(event.sequence))
-        if watch.over or (events and history.ends_with(events[-1])):
+        if watch.over or (events and is_last(events[-1])):
             return
         events = await watch.events(settings.api.stream_keep_alive)
         if not events and not watch.over:

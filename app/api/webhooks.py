@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field, create_model
 from pydantic.alias_generators import to_camel, to_pascal
 
+from app.api.described import parameter
 from app.api.schemas.orders import Reference, Tickets
 from app.api.schemas.wire import Address, Text, View, told
 from app.orders.order import MOVES, Order, OrderStatus
@@ -103,22 +104,23 @@ MODELS = tuple(map(_model, EVENT_TYPES))
 EXAMPLES = {_name(event_type): {"value": _example(event_type)} for event_type in EVENT_TYPES}
 
 
-def _header(name: str, description: str, pattern: str, longest: int, example: str) -> dict[str, Any]:
-    schema = {"type": "string", "minLength": 1, "maxLength": longest, "pattern": pattern}
-    told = {"description": description, "schema": schema, "example": example}
-    return {"name": name, "in": "header", "required": True, **told}
+def _always(name: str, description: str, example: str, longest: int, pattern: str) -> dict[str, Any]:
+    return parameter(name, description, example, required=True, minLength=1, maxLength=longest, pattern=pattern)
 
 
 PARAMETERS = {
-    "webhook-id": _header("webhook-id", "The event's id: the same whenever it comes.", "^[0-9a-f-]+$", 36, EVENT_ID),
-    "webhook-timestamp": _header("webhook-timestamp", "Unix seconds of this attempt.", "^[0-9]+$", 12, "1793620800"),
-    "webhook-signature": _header(
-        "webhook-signature",
-        "Standard Webhooks: `v1,` and a HMAC-SHA256 in base64, for each secret in use.",
-        "^v1,[A-Za-z0-9+/=]+( v1,[A-Za-z0-9+/=]+)*$",
-        1000,
-        "v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4=",
-    ),
+    header["name"]: header
+    for header in (
+        _always("webhook-id", "The event's id: the same whenever it comes.", EVENT_ID, 36, "^[0-9a-f-]+$"),
+        _always("webhook-timestamp", "Unix seconds of this attempt.", "1793620800", 12, "^[0-9]+$"),
+        _always(
+            "webhook-signature",
+            "Standard Webhooks: `v1,` and a HMAC-SHA256 in base64, for each secret in use.",
+            "v1,K5oZfzN95Z9UVu1EsfQmfVNQhnkZ2pj9o9NDN/H/pI4=",
+            1000,
+            "^v1,[A-Za-z0-9+/=]+( v1,[A-Za-z0-9+/=]+)*$",
+        ),
+    )
 }
 
 

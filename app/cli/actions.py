@@ -1,5 +1,6 @@
 """Whose hand it is: what operators do is kept with their name and their reason."""
 
+import re
 from contextlib import suppress
 from getpass import getuser
 from typing import TYPE_CHECKING, Annotated
@@ -20,8 +21,10 @@ EXAMPLES = """
 
 
 def _reason(text: str | None) -> str | None:
-    if text is not None and not 0 < len(text) <= LONGEST_REASON:
-        raise typer.BadParameter(f"a reason has 1 to {LONGEST_REASON} characters")
+    from app.api.schemas.wire import PRINTABLE
+
+    if text is not None and not (len(text) <= LONGEST_REASON and re.fullmatch(PRINTABLE, text)):
+        raise typer.BadParameter(f"a reason has 1 to {LONGEST_REASON} characters, none of them a control character")
     return text
 
 
@@ -52,7 +55,6 @@ def list_actions(limit: Limit = 50, as_json: AsJson = False) -> None:
 
 async def _list(limit: int) -> "list[OperatorAction]":
     from app import audit
-    from app.tasks.queue import NEWEST
 
     async with opened() as wiring, wiring.database.engine.connect() as conn:
-        return await audit.page(conn, before=NEWEST, most=limit)
+        return await audit.page(conn, most=limit)

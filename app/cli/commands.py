@@ -1,17 +1,22 @@
 """The commands of `python -m app`, and what their exit codes mean."""
 
 import asyncio
+import re
 import signal
 import sys
+from contextlib import redirect_stdout
 from pathlib import Path
-from typing import NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperGroup
 
+from app import VERSION
 from app.cli import actions, checks, events, orders, processes, systems, tasks
 from app.cli.opened import CannotRun
+from app.cli.output import CANNOT_RUN, Output, complain
 
-CONFIG_REFUSED, CANNOT_RUN, TERMINATED = 2, 3, 128 + signal.SIGTERM
+CONFIG_REFUSED, TERMINATED = 2, 128 + signal.SIGTERM
 
 EPILOG = """
 [bold]A first evening:[/] python -m app demo. Each command tells more with --help.
@@ -28,7 +33,9 @@ EPILOG = """
 
   3  it cannot be done here and now; what was not done is named
 
-130, 143  ended by Ctrl-C or SIGTERM
+130, 143  ended by Ctrl-C or SIGTERM; demo and serve, which end no other way, return 0
+
+141  whoever read the output has gone
 """
 
 NAMED = Path(sys.argv[0]).name == "orders"
@@ -36,14 +43,44 @@ NAMED = Path(sys.argv[0]).name == "orders"
 
 RUN, OPERATE, CHECK = "Run", "Operate", "Check"
 
+
+class Group(TyperGroup):
+    """typer passes on what pydantic says; here it speaks as it does of the configuration."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = re.sub("^Input should ", "must ", error.message.removeprefix("Value error, "))
+            raise
+
+
 commands = typer.Typer(
-    help="Takes orders in and brings each of them to its end.",
+    cls=Group,
     epilog=EPILOG,
     no_args_is_help=True,
     add_completion=NAMED,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        typer.echo(VERSION)
+        raise typer.Exit
+
+
+@commands.callback()
+def root(
+    _version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_tell_version, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Takes orders in and brings each of them to its end."""
+
+
 commands.command("demo", rich_help_panel=RUN, epilog=processes.DEMO_EXAMPLES)(processes.demo)
 commands.command("serve", rich_help_panel=RUN, epilog=processes.SERVE_EXAMPLES)(processes.serve)
 commands.command("migrate", rich_help_panel=RUN)(processes.migrate_schema)
@@ -61,7 +98,8 @@ commands.command("openapi", rich_help_panel=CHECK, epilog=checks.OPENAPI_EXAMPLE
 def main() -> None:
     """Run the command that the arguments name. What is in its way is told in words, and by the exit code."""
     try:
-        commands()
+        with redirect_stdout(Output(sys.stdout)):
+            commands()
     except asyncio.CancelledError:
         sys.exit(TERMINATED)
     except CannotRun as error:
@@ -81,5 +119,5 @@ def main() -> None:
 
 
 def _end(error: Exception, code: int) -> NoReturn:
-    typer.echo(error, err=True)
+    complain(error)
     sys.exit(code)

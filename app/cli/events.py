@@ -8,7 +8,7 @@ import typer
 
 from app.cli.actions import Reason, by
 from app.cli.opened import CannotRun, opened, run
-from app.cli.shown import AsJson, Limit, moment, print_json, print_table
+from app.cli.shown import LARGEST_ID, AsJson, Limit, moment, print_json, print_table
 
 if TYPE_CHECKING:
     from app.outbox.store import EventView
@@ -35,7 +35,7 @@ RETRY_EXAMPLES = """
 @commands.command("list", epilog=LIST_EXAMPLES)
 def list_events(
     status: Annotated[list[EventStatus] | None, typer.Option(help="Only this status; may be repeated.")] = None,
-    order: Annotated[int | None, typer.Option(help="Only this order's.")] = None,
+    order: Annotated[int | None, typer.Option(min=1, max=LARGEST_ID, help="Only this order's.")] = None,
     limit: Limit = 50,
     as_json: AsJson = False,
 ) -> None:

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from app.cli.output import complain
+
 if TYPE_CHECKING:
     from app.db import Database
     from app.settings import Settings
@@ -59,6 +61,7 @@ async def opened() -> "AsyncIterator[Wiring]":
     from app.wiring import open_wiring
 
     settings = load()
+    require_database(settings)
     async with open_wiring(settings, "command") as wiring:
         await require_answer(wiring.database)
         if settings.pg.dsn is None:
@@ -67,6 +70,19 @@ async def opened() -> "AsyncIterator[Wiring]":
             raise CannotRun(behind)
         with refusals_in_words():
             yield wiring
+
+
+def require_database(settings: "Settings") -> None:
+    """Say so when a command is about to look into the embedded database, and make none for it. Raises CannotRun."""
+    pg = settings.pg
+    if pg.dsn is not None:
+        return
+    if not os.access(pg.data_dir / "PG_VERSION", os.F_OK):
+        raise CannotRun(
+            f"no pg.dsn is set, and there is no embedded database in {pg.data_dir}: "
+            "set ORDERS_PG__DSN; or python -m app serve, or demo, makes an embedded one"
+        )
+    complain(f"no pg.dsn is set: this is the {pg.place}")
 
 
 async def require_answer(database: "Database") -> None:

@@ -6,7 +6,7 @@ import typer
 
 from app.cli.actions import Reason
 from app.cli.opened import CannotRun, opened, run
-from app.cli.shown import AsJson, Limit, moment, print_json, print_table
+from app.cli.shown import LARGEST_ID, AsJson, Limit, moment, print_json, print_table, say
 from app.cli.tasks import cancel_at
 from app.orders.order import OrderStatus
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 commands = typer.Typer(help="Look at orders, cancel one.", no_args_is_help=True)
 
-OrderId = Annotated[int, typer.Argument(metavar="ID", help="The order's id.")]
+OrderId = Annotated[int, typer.Argument(metavar="ID", min=1, max=LARGEST_ID, help="The order's id.")]
 
 LIST_EXAMPLES = """
 [dim]python -m app orders list --status PAYMENT_FAILED --status RECEIPT_FAILED[/]
@@ -60,8 +60,8 @@ def show_order(order_id: OrderId, as_json: AsJson = False) -> None:
     if as_json:
         print_json(view)
         return
-    typer.echo(f"order {view.order_id} is {view.status}" + (f": {view.reason}" if view.reason else ""))
-    typer.echo(f"customer {view.customer_id}, {_money(view.total)}, {moment(view.created_at)} UTC")
+    say(f"order {view.order_id} is {view.status}" + (f": {view.reason}" if view.reason else ""))
+    say(f"customer {view.customer_id}, {_money(view.total)}, {moment(view.created_at)} UTC")
     columns = ("task", "id", "system", "status", "attempts", "next attempt", "last error")
     values = (
         (s.task, s.task_id, s.system, s.status, s.attempts, moment(s.next_attempt_at), errors[s.task])

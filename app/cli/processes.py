@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from app.cli.opened import CannotRun, load, require_answer, run
+from app.cli.opened import CannotRun, load, require_answer, require_database, run
 from app.cli.shown import AsJson, print_json
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ def serve(
 
     settings = load({"ORDERS_API__HOST": host, "ORDERS_API__PORT": port})
     check_wiring(settings)
+    _refuse_embedded(settings, role)
     configure_logs(settings.log.level, settings.log.format)
     embedded = settings.pg.dsn is None
     with (
@@ -106,15 +107,26 @@ def sandbox(
 
 def migrate_schema(as_json: AsJson = False) -> None:
     """Bring the database's schema up to date; any number may do so at a time."""
-    from app.observability.logs import configure_logs
-
     settings = load()
-    configure_logs(settings.log.level, settings.log.format)
+    require_database(settings)
     applied = run(_migrate(settings))
     if as_json:
         print_json({"applied": applied})
     else:
         typer.echo(f"applied {', '.join(applied)}" if applied else "the schema is up to date")
+
+
+def _refuse_embedded(settings: "Settings", role: Role) -> None:
+    """A part of a larger service that knows no database has lost it: none is made for it. Raises ConfigError.
+
+    Not a rule of the configuration, since check-config and openapi are right without the DSN, which is a secret.
+    """
+    from app.settings import ConfigError
+
+    if settings.pg.dsn is None and (role != "all" or not settings.api.loopback):
+        why = f"--role {role}" if role != "all" else f"api.host = {settings.api.host}"
+        alone = "the embedded PostgreSQL is for one process that only this machine reaches"
+        raise ConfigError([f"pg.dsn: needed with {why}: {alone}. Set ORDERS_PG__DSN"])
 
 
 async def _serve(settings: "Settings", role: Role, listener: "socket.socket") -> None:
@@ -131,7 +143,7 @@ async def _serve(settings: "Settings", role: Role, listener: "socket.socket") ->
             log.warning("not ready yet", problem=problem)
         await database.engine.dispose()
         host, port = listener.getsockname()[:2]
-        log.info("serving", host=host, port=port, role=role)
+        log.info("serving", host=host, port=port, role=role, database=settings.pg.place)
         await create_server(settings, role, host, port).serve([listener])
 
 

@@ -11,10 +11,15 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from app.text import legible
+
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
 PIPE_WIDTH = 200
+
+LARGEST_ID = 2**63 - 1
+"""PostgreSQL's bigint ends there."""
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Limit = Annotated[int, typer.Option(min=1, max=10_000, help="At most so many.")]
@@ -28,16 +33,22 @@ STYLES = {
 
 def print_json(found: Any) -> None:
     """Print what JSON can hold, and pydantic's models as the API would."""
-    typer.echo(json.dumps(found, default=_plain, ensure_ascii=False, indent=2))
+    text = json.dumps(found, default=_plain, ensure_ascii=False, indent=2)
+    typer.echo("".join(map(_escaped, text)))
+
+
+def say(line: str) -> None:
+    """Print a line that has foreign text in it."""
+    typer.echo(legible(line, limit=None))
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print rows under their columns; None is an empty cell, and statuses have their colours on a terminal."""
+    """Print rows under their columns, or `none`; None is an empty cell, and statuses have colours on a terminal."""
     terminal = sys.stdout.isatty()
     table = Table(*columns)
     for row in rows:
         table.add_row(*map(_cell, row))
-    Console(force_terminal=terminal, width=None if terminal else PIPE_WIDTH).print(table)
+    Console(force_terminal=terminal, width=None if terminal else PIPE_WIDTH).print(table if table.rows else "none")
 
 
 def moment(time: datetime | None) -> str:
@@ -46,8 +57,13 @@ def moment(time: datetime | None) -> str:
 
 
 def _cell(value: object) -> Text:
-    text = "" if value is None else str(value)
+    text = "" if value is None else legible(str(value), limit=None)
     return Text(text, "red" if text.endswith("_FAILED") else STYLES.get(text, ""))
+
+
+def _escaped(character: str) -> str:
+    """As JSON spells what a terminal would obey; Cyrillic stays as it is."""
+    return character if character.isprintable() or character == "\n" else json.dumps(character)[1:-1]
 
 
 def _plain(value: "BaseModel | datetime") -> Any:

@@ -1,12 +1,13 @@
 """Tasks: what the service has still to do, and what it could not."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from app.cli.actions import Reason, by
 from app.cli.opened import CannotRun, opened, run
-from app.cli.shown import AsJson, Limit, moment, print_json, print_table
+from app.cli.shown import LARGEST_ID, AsJson, Limit, moment, print_json, print_table
 from app.tasks.task import ACTIVE, TaskStatus
 
 if TYPE_CHECKING:
@@ -15,9 +16,19 @@ if TYPE_CHECKING:
 
 commands = typer.Typer(help="Look at tasks, give failed ones another chance, withdraw one.", no_args_is_help=True)
 
-Table = Annotated[str, typer.Argument(metavar="TABLE", help="The task table, as payment_task.")]
-TaskId = Annotated[int, typer.Argument(metavar="ID", help="The task's id.")]
-TaskIds = Annotated[list[int], typer.Argument(metavar="ID...", help="The tasks' ids.")]
+DEFAULT_FILE = Path(__file__).resolve().parents[2] / "config" / "default.yml"
+
+
+def _tables() -> list[str]:
+    """The tables' names, for a shell that completes them: at once, without the code behind them."""
+    import yaml
+
+    return [name for name in yaml.safe_load(DEFAULT_FILE.read_text())["tasks"] if name != "default"]
+
+
+Table = Annotated[str, typer.Argument(metavar="TABLE", autocompletion=_tables, help="The task table, as payment_task.")]
+TaskId = Annotated[int, typer.Argument(metavar="ID", min=1, max=LARGEST_ID, help="The task's id.")]
+TaskIds = Annotated[list[int], typer.Argument(metavar="ID...", min=1, max=LARGEST_ID, help="The tasks' ids.")]
 
 LIST_EXAMPLES = """
 [dim]python -m app tasks list --status FAILED[/]  what waits for an operator
@@ -34,7 +45,7 @@ CANCEL_EXAMPLES = """
 
 @commands.command("list", epilog=LIST_EXAMPLES)
 def list_tasks(
-    task: Annotated[str | None, typer.Option(help="Only this task table.")] = None,
+    task: Annotated[str | None, typer.Option(autocompletion=_tables, help="Only this task table.")] = None,
     status: Annotated[list[TaskStatus] | None, typer.Option(help="Only this status; may be repeated.")] = None,
     limit: Limit = 50,
     as_json: AsJson = False,
@@ -123,7 +134,7 @@ async def _retry(table: str, task_ids: list[int], reason: str | None) -> "tuple[
             try:
                 await retry_step(wiring.database.engine, wiring.queues, step, task_id, by(reason))
             except WrongMove as error:
-                refused.append(f"{error}: nothing was changed")
+                refused.append(f"{error}; nothing was changed")
             except NotFailed:
                 hint = "tasks list --status FAILED shows them"
                 refused.append(f"{table} has no FAILED task {task_id}: nothing was changed. {hint}")
@@ -151,7 +162,7 @@ async def cancel_at(wiring: "Wiring", table: str, task_id: int, order_id: int, r
     try:
         await cancel_step(wiring.database.engine, wiring.queues, step, task_id, order_id, by=by(reason))
     except WrongMove as error:
-        raise CannotRun(f"{error}: nothing was changed") from None
+        raise CannotRun(f"{error}; nothing was changed") from None
 
 
 async def _found(wiring: "Wiring", table: str, task_id: int) -> "TaskRow":

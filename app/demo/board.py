@@ -1,5 +1,6 @@
 """The orders on the screen: a table that lives on a terminal, a line for each change elsewhere."""
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -43,7 +44,7 @@ def table(orders: Sequence[PlacedOrder], *, ascii_only: bool) -> Table:
     for word in STEPS.values():
         shown.add_column(word, justify="center", no_wrap=True)
     shown.add_column("status", no_wrap=True, min_width=14)
-    shown.add_column("time", justify="right", no_wrap=True, min_width=5)
+    shown.add_column("took", justify="right", no_wrap=True, min_width=5)
     for order in orders:
         view, steps = order.view, {step.system: step for step in order.view.steps}
         marks = [_mark(steps.get(system)) for system in STEPS]
@@ -73,7 +74,8 @@ def _changes(console: Console, orders: Sequence[PlacedOrder]) -> Callable[[], No
             view = order.view
             if told.get(view.order_id) != view.status:
                 told[view.order_id] = view.status
-                console.print(f"{order.seconds:5.1f}s  order {view.order_id}  {view.status}", highlight=False)
+                since = time.monotonic() - orders[0].placed_at
+                console.print(f"{since:5.1f}s  order {view.order_id}  {view.status}", highlight=False)
 
     show()
     return show

@@ -1,7 +1,5 @@
 """What the demo says."""
 
-from urllib.parse import urlsplit
-
 from rich.console import Console
 
 from app.demo.samples import KNOBS
@@ -11,13 +9,9 @@ from app.demo.stage import Stage
 def introduce(console: Console, stage: Stage) -> None:
     """Say what runs, and where."""
     pg = stage.settings.pg
-    if pg.dsn is None:
-        database = f"embedded PostgreSQL in {pg.data_dir}; a configured pg.dsn is left alone, --dsn chooses one"
-    else:
-        url = urlsplit(pg.dsn.get_secret_value())
-        database = f"{url.path.strip('/')} on {url.hostname}, given with --dsn"
+    whose = "given with --dsn" if pg.dsn else "a configured pg.dsn is left alone, --dsn chooses one"
     for what, where in (
-        ("database", database),
+        ("database", f"{pg.place}; {whose}"),
         ("systems", f"{stage.sandbox} plays {', '.join(KNOBS)}"),
         ("service", stage.url),
         ("log", str(stage.log)),

@@ -33,7 +33,7 @@ async def run_demo(console: Console, *, once: bool, dsn: str | None = None) -> b
         orders: list[PlacedOrder] = []
         completed = await while_serving(stage, _show(console, stage, orders))
         if not (once or stage.server.should_exit):
-            _invite(console, stage, orders)
+            _invite(console, stage)
             await stage.serving
         return completed
 
@@ -67,8 +67,9 @@ def _conclude(console: Console, stage: Stage, orders: Sequence[PlacedOrder]) -> 
     return False
 
 
-def _invite(console: Console, stage: Stage, orders: Sequence[PlacedOrder]) -> None:
-    json_type = "-H 'Content-Type: application/json'"
+def _invite(console: Console, stage: Stage) -> None:
+    place = f"curl -s {stage.url}/orders -H 'Content-Type: application/json' -d '{json.dumps(ONE_MORE.body())}'"
+    break_or_mend = f"curl -X PUT {stage.sandbox}/insurance/_control -d"
     say(
         console,
         f"""
@@ -78,13 +79,15 @@ Look around:
   systems, controls   {stage.sandbox}/
   readiness, metrics  {stage.url}/health/ready, {stage.url}/metrics
 
-Place one more order, and follow the last one's way:
-  curl -i {stage.url}/orders {json_type} -d '{json.dumps(ONE_MORE.body())}'
-  curl -N {stage.url}/orders/{orders[-1].view.order_id if orders else 1}/events
-Break the insurer while orders are on their way, and mend it with "ok":
-  curl -X PUT {stage.sandbox}/insurance/_control -d '{{"mode": "error"}}'
-Ask the service what it thinks of it:
+Place one more order, and follow it:
+  id=$({place} | grep -o '[0-9]*' | head -1)
+  curl -N {stage.url}/orders/$id/events
+Break the insurer, place eight orders, and see the breaker open:
+  {break_or_mend} '{{"mode": "error"}}'
+  for i in 1 2 3 4 5 6 7 8; do {place}; done
   {PYTHON} -m app systems --url {stage.url}
+Mend it, and the eight go on by themselves within {stage.settings.client["insurance"].breaker.open_seconds:g} s:
+  {break_or_mend} '{{"mode": "ok"}}'
 
 Ctrl-C ends the demo; the orders stay. What an outage does to them tells
   {PYTHON} -m app demo --story outage""",

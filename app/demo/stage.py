@@ -50,11 +50,12 @@ async def open_stage(dsn: str | None, changed: Mapping[str, str] | None = None) 
     environment variables. Raises ConfigError, Occupied, EmbeddedPostgresError or DemoFailed.
     """
     async with AsyncExitStack() as stack:
+        given = {**os.environ, **(changed or {}), **_overrides(dsn)}
+        if dsn is None:
+            stack.enter_context(hold(load_settings(given).pg.data_dir, alone=True))
         sandbox = await stack.enter_async_context(_sandbox())
-        settings = load_settings({**os.environ, **(changed or {}), **_overrides(sandbox, dsn)})
+        settings = load_settings({**given, **_systems(sandbox)})
         check_wiring(settings)
-        if settings.pg.dsn is None:
-            stack.enter_context(hold(settings.pg.data_dir, alone=True))
         log = _log_to_file(settings)
         database = await stack.enter_async_context(open_database(settings.pg, application_name="orders-demo"))
         if (unreachable := await database.ping()) is not None:
@@ -77,17 +78,19 @@ async def open_stage(dsn: str | None, changed: Mapping[str, str] | None = None) 
 async def while_serving(stage: Stage, show: Coroutine[Any, Any, bool]) -> bool:
     """What `show` returns; False if the service ended before it."""
     showing = asyncio.create_task(show, name="show")
-    await asyncio.wait({showing, stage.serving}, return_when=asyncio.FIRST_COMPLETED)
-    if showing.done():
-        return showing.result()
-    showing.cancel()
-    await asyncio.wait({showing})
+    try:
+        await asyncio.wait({showing, stage.serving}, return_when=asyncio.FIRST_COMPLETED)
+        if showing.done():
+            return showing.result()
+    finally:
+        showing.cancel()
+        await asyncio.wait({showing})
     stage.serving.result()
     return False
 
 
-def _overrides(sandbox: str, dsn: str | None) -> dict[str, str]:
-    """What the demo needs whatever the environment says: its own systems, its own database, nobody to ask for a key."""
+def _overrides(dsn: str | None) -> dict[str, str]:
+    """What the demo needs whatever the environment says: its own database, and nobody to ask for a key."""
     return {
         "ORDERS_PG__DSN": dsn or "null",
         "ORDERS_PG__DIRECT_DSN": "null",
@@ -97,7 +100,11 @@ def _overrides(sandbox: str, dsn: str | None) -> dict[str, str]:
         "ORDERS_AUTH__MODE": "none",
         "ORDERS_AUTH__KEYS": "[]",
         "ORDERS_SHUTDOWN__LEAD": "0",
-    } | {f"ORDERS_CLIENT__{system.upper()}__BASE_URL": f"{sandbox}/{system}" for system in KNOBS}
+    }
+
+
+def _systems(sandbox: str) -> dict[str, str]:
+    return {f"ORDERS_CLIENT__{system.upper()}__BASE_URL": f"{sandbox}/{system}" for system in KNOBS}
 
 
 @asynccontextmanager
@@ -112,8 +119,9 @@ async def _sandbox() -> AsyncIterator[str]:
 
 
 def _log_to_file(settings: Settings) -> Path:
-    """Keep the screen for the orders: logs go to a file beside the database."""
-    path = settings.pg.data_dir.parent / "demo.log"
+    """Keep the screen for the orders: logs go to a file beside the database, and named after it."""
+    directory = settings.pg.data_dir
+    path = directory.with_name(f"{directory.name}.demo.log")
     path.parent.mkdir(parents=True, exist_ok=True)
     configure_logs(settings.log.level, "json")
     root, file = logging.getLogger(), logging.FileHandler(path, "w", encoding="utf-8")

@@ -2,13 +2,15 @@
 
 import logging
 import sys
-from typing import Literal
+from io import StringIO
+from typing import Literal, TextIO
 
 import structlog
 from opentelemetry.trace import format_span_id, format_trace_id, get_current_span
-from structlog.typing import EventDict
+from structlog.typing import EventDict, ExcInfo
 
 from app.observability.writer import Writer
+from app.text import legible
 
 
 def _add_trace(_logger: object, _method: str, line: EventDict) -> EventDict:
@@ -32,6 +34,18 @@ _FOREIGN: list[structlog.typing.Processor] = [
     lambda _logger, _method, line: {k: v for k, v in line.items() if k != "color_message"},
 ]
 
+
+def _make_legible(_logger: object, _method: str, line: EventDict) -> EventDict:
+    """For a terminal, which would obey what foreign text says to it."""
+    return {k: legible(v.rstrip(), limit=None) if isinstance(v, str) else v for k, v in line.items()}
+
+
+def _show_traceback(file: TextIO, exc_info: ExcInfo) -> None:
+    shown = StringIO()
+    structlog.dev.plain_traceback(shown, exc_info)
+    file.write("\n".join(legible(line, limit=None) for line in shown.getvalue().split("\n")))
+
+
 _tracebacks = structlog.processors.ExceptionRenderer(
     structlog.tracebacks.ExceptionDictTransformer(show_locals=False)  # locals may hold secrets
 )
@@ -41,7 +55,7 @@ def configure_logs(level: str, style: Literal["auto", "json", "console"]) -> Non
     """Send every log line to stderr at `level` and above; "auto" is console on a terminal and JSON elsewhere."""
     console = style == "console" or (style == "auto" and sys.stderr is not None and sys.stderr.isatty())
     render: list[structlog.typing.Processor] = (
-        [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
+        [_make_legible, structlog.dev.ConsoleRenderer(exception_formatter=_show_traceback)]
         if console
         else [_tracebacks, structlog.processors.JSONRenderer(ensure_ascii=False)]
     )
@@ -55,9 +69,6 @@ def configure_logs(level: str, style: Literal["auto", "json", "console"]) -> Non
     logging.basicConfig(handlers=[writer], level=level.upper(), force=True)
     logging.captureWarnings(True)
     logging._srcfile = None  # noqa: SLF001  the manual's way to look for no caller
-    for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
-        logger = logging.getLogger(name)
-        logger.handlers, logger.propagate = [], True
     for name in ("httpx", "urllib3", "alembic.runtime.plugins"):
         logging.getLogger(name).setLevel("WARNING")  # they have lines for every successful call
     route_structlog()

@@ -1,7 +1,6 @@
 """Every metric of the service. No id is ever a label, so the number of series does not grow with traffic."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol
 
 from prometheus_client import Counter, Gauge, Histogram, Info, disable_created_metrics
 
@@ -70,17 +69,6 @@ shutdown = Gauge("shutdown_seconds", "How long the last phase of a shutdown took
 Info("orders_build", "The version that runs").info({"version": VERSION})
 
 
-class Pool(Protocol):
-    """The database pool, as far as it is measured."""
-
-    @property
-    def pool_size(self) -> int: ...
-    @property
-    def pool_in_use(self) -> int: ...
-    @property
-    def pool_waiting(self) -> int: ...
-
-
 def watch(policy: Policy) -> None:
     """Show a policy's state from now on, and its counters from zero."""
     breaker_state.labels(policy.name).set_function(lambda: BREAKER_STATES[policy.breaker_state])
@@ -88,13 +76,6 @@ def watch(policy: Policy) -> None:
     bulkhead_rejected.labels(policy.name)
     for state in BREAKER_STATES:
         breaker_transitions.labels(policy.name, state)
-
-
-def watch_pool(pool: Pool) -> None:
-    """Show how a database pool stands from now on."""
-    pool_size.set(pool.pool_size)
-    pool_in_use.set_function(lambda: pool.pool_in_use)
-    pool_waiting.set_function(lambda: pool.pool_waiting)
 
 
 def start_at_zero(tables: Iterable[str], statuses: Iterable[str]) -> None:

@@ -19,9 +19,8 @@ from app.settings import TelemetrySettings
 _tracer = trace.get_tracer("app")
 _w3c = TraceContextTextMapPropagator()
 
-_TARGET = re.compile(
-    r"\b(?:(INSERT) INTO (\w+)|(UPDATE) (\w+) SET|(DELETE) FROM (\w+)|(SELECT)\b(?:.*?\bFROM (\w+))?)", re.DOTALL
-)
+_WRITES = re.compile(r"\b(?:(INSERT) INTO (\w+)|(UPDATE) (\w+) (?:AS \w+ )?SET|(DELETE) FROM (\w+))")
+_READS = re.compile(r"\b(SELECT)\b(?:.*?\bFROM (\w+))?", re.DOTALL)
 
 
 @contextmanager
@@ -115,8 +114,7 @@ def _context(traceparent: str | None) -> Context:
 
 @lru_cache(maxsize=256)
 def _described(statement: str) -> tuple[str, dict[str, str]]:
-    """A statement's span: what it does to which table. Its text holds placeholders, never values."""
-    found = _TARGET.search(statement)
-    words = [word for word in found.groups() if word] if found else []
-    attributes = {"db.system.name": "postgresql", "db.query.text": " ".join(statement.split())}
-    return " ".join(words) or "statement", attributes
+    """A statement's span: all that it writes, or else what it reads. Its text holds placeholders, never values."""
+    found = _WRITES.findall(statement) or _READS.findall(statement)[:1]
+    name = ", ".join(" ".join(filter(None, words)) for words in found)
+    return name or "statement", {"db.system.name": "postgresql", "db.query.text": " ".join(statement.split())}

@@ -20,20 +20,15 @@ STATE = "order.state"
 
 
 class History(NamedTuple):
-    """An order as it stands, and its events after the sequence number `seen`."""
+    """An order as it stands, and its events after those that the client has."""
 
     order: Order
-    seen: int
     events: list[StoredEvent]
 
     @property
     def known(self) -> bool:
-        """Whether who has seen `seen` has seen all."""
+        """Whether the client has all events that there will be."""
         return not self.events and self.order.status.final
-
-    def ends_with(self, event: StoredEvent) -> bool:
-        """Whether the event, of these or a later one, is the last there will be, unless an operator retries a step."""
-        return event.sequence >= self.order.version and _status(event).final
 
 
 async def read_history(
@@ -52,7 +47,12 @@ async def read_history(
     last = events[-1].sequence if events else seen
     if last < record.order.version and len(events) < BACKLOG:
         events.append(_state(record))
-    return History(record.order, seen, events)
+    return History(record.order, events)
+
+
+def is_last(event: StoredEvent) -> bool:
+    """Whether the order has come to its end with this event; then others follow only if an operator retries a step."""
+    return OrderStatus(json.loads(event.data)["status"]).final
 
 
 async def wait_for_move(news: News, order: Order, within: float, *, to_the_end: bool) -> None:
@@ -64,13 +64,8 @@ async def wait_for_move(news: News, order: Order, within: float, *, to_the_end: 
     with news.watch(order.id, order.version) as watch:
         while not watch.over and (left := until - time.monotonic()) > 0:
             events = await watch.events(left)
-            if events and (_status(events[-1]).final or not to_the_end):
+            if events and (is_last(events[-1]) or not to_the_end):
                 return
-
-
-def _status(event: StoredEvent) -> OrderStatus:
-    """The order's status after the event."""
-    return OrderStatus(json.loads(event.data)["status"])
 
 
 def _state(record: OrderRecord) -> StoredEvent:

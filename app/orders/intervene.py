@@ -71,7 +71,7 @@ async def _cancel(conn: AsyncConnection, queues: Queues, order_id: int) -> Order
         raise NoSuchOrder(order_id)
     moved, event = order.move("cancel", reason=reason)
     if not withdrawn:
-        raise WrongMove(order_id, order.status, "cancel: its payment may already be registered")
+        raise WrongMove(order_id, order.status, "cancel", "its payment may already be registered")
     await save_moves(conn, [Moved(moved, event)], {})
     return moved
 

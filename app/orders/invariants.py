@@ -146,8 +146,7 @@ INVARIANTS = (
 
 
 _GUARD = text("""
-SELECT pg_try_advisory_xact_lock(:lock) AS alone, set_config('statement_timeout', :milliseconds, true),
-       set_config('transaction_read_only', 'on', true)""")
+SELECT pg_try_advisory_xact_lock(:lock) AS alone, set_config('statement_timeout', :milliseconds, true)""")
 
 
 async def inspect(

@@ -80,10 +80,11 @@ NOT_SAVED = 0
 
 
 class WrongMove(Exception):
-    """The order is in a state from which this move is not allowed."""
+    """The order is in a state from which this move is not allowed, `why` tells more."""
 
-    def __init__(self, order_id: int, status: OrderStatus, move: str) -> None:
-        super().__init__(f"order {order_id} is {status}: it cannot {move.replace('_', ' ')}")
+    def __init__(self, order_id: int, status: OrderStatus, move: str, why: str = "") -> None:
+        wanted = "be cancelled" if move == "cancel" else f"take the move {move}"
+        super().__init__(f"order {order_id} is {status} and cannot {wanted}" + (why and f", because {why}"))
         self.order_id, self.status, self.move = order_id, status, move
 
 
@@ -131,8 +132,10 @@ class Order:
     def move(self, name: str, *, reason: str | None = None, **details: Any) -> tuple[Self, Event]:
         """Take the move called `name` in MOVES; raises WrongMove when the order's status does not allow it."""
         move = MOVES[name]
-        if self.status not in move.starts or (name == "cancel" and "paymentId" in self.details):
+        if self.status not in move.starts:
             raise WrongMove(self.id, self.status, name)
+        if name == "cancel" and "paymentId" in self.details:
+            raise WrongMove(self.id, self.status, name, "its payment is registered")
         moved = replace(
             self, status=move.ends, version=self.version + 1, reason=reason, details={**self.details, **details}
         )

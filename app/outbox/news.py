@@ -4,27 +4,16 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Protocol
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.loop import Loop
 from app.outbox import store
 from app.outbox.store import StoredEvent
+from app.settings import ApiSettings
 
 BACKLOG = 100
 """Events that wait for one client at most; orders rarely have ten."""
-
-
-class Rules(Protocol):
-    """Of the `api` settings: how many may watch, and the seconds from one look to the next."""
-
-    @property
-    def max_streams(self) -> int: ...
-    @property
-    def poll_interval(self) -> float: ...
-    @property
-    def news_pause(self) -> float: ...
 
 
 class TooManyWatches(Exception):
@@ -77,7 +66,7 @@ class News:
     anywhere, shares the next one.
     """
 
-    def __init__(self, engine: AsyncEngine, rules: Rules, *, stalled_after: float) -> None:
+    def __init__(self, engine: AsyncEngine, rules: ApiSettings, *, stalled_after: float) -> None:
         self._engine, self._rules = engine, rules
         self._watches: set[Watch] = set()
         self._closed = False

@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
 
 import structlog
 from opentelemetry.trace import Span, SpanKind
@@ -17,6 +16,7 @@ from app.outbox import store
 from app.outbox.sink import Sink
 from app.outbox.store import Delivery, StoredEvent
 from app.resilience import Broken, BulkheadFull, CircuitOpen, Fault, Refused
+from app.settings import EventSettings
 from app.tasks.backoff import backoff
 from app.tasks.settlement import printable
 
@@ -26,27 +26,6 @@ SETTLE_MARGIN = 1.0
 """Seconds of the lease that are kept for settling."""
 
 
-class Rules(Protocol):
-    """The `events` settings; seconds and counts."""
-
-    @property
-    def poll_interval(self) -> float: ...
-    @property
-    def batch(self) -> int: ...
-    @property
-    def concurrency(self) -> int: ...
-    @property
-    def publish_timeout(self) -> float: ...
-    @property
-    def lease(self) -> float: ...
-    @property
-    def max_attempts(self) -> int: ...
-    @property
-    def backoff_cap(self) -> float: ...
-    @property
-    def jitter(self) -> float: ...
-
-
 class Relay:
     """Publishes what the outbox holds, a batch at a time: one claim, publishing side by side, one settle.
 
@@ -54,7 +33,7 @@ class Relay:
     event that cannot be published is parked, and its order's later ones go on.
     """
 
-    def __init__(self, engine: AsyncEngine, sink: Sink, rules: Rules, *, stalled_after: float) -> None:
+    def __init__(self, engine: AsyncEngine, sink: Sink, rules: EventSettings, *, stalled_after: float) -> None:
         self._engine, self._sink, self._rules = engine, sink, rules
         self.loop = Loop("outbox relay", self._relay, stalled_after=stalled_after + rules.publish_timeout)
         self._lanes: set[asyncio.Task[None]] = set()
@@ -93,12 +72,8 @@ class Relay:
                 self.loop.beat()
                 deliveries[event.event_id] = await self._deliver(event)
 
-        self._lanes = {asyncio.create_task(lane()) for _ in range(min(self._rules.concurrency, len(events)))}
-        try:
-            await asyncio.wait(self._lanes)
-        finally:
-            for task in self._lanes:
-                task.cancel()
+        async with asyncio.TaskGroup() as group:
+            self._lanes = {group.create_task(lane()) for _ in range(min(self._rules.concurrency, len(events)))}
         return list(deliveries.values())
 
     def _may_begin(self, until: float) -> bool:

@@ -2,22 +2,36 @@
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from ipaddress import ip_address
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from app.settings.section import Bytes, Count, Seconds, Section
+from app.settings.section import Bytes, Count, Name, Seconds, Section, unbroken
 
 Scope = Literal["orders:write", "orders:read", "ops"]
+
+
+HOST_NAME = re.compile(r"([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z_]([a-z0-9_-]{0,61}[a-z0-9_])?\.?", re.IGNORECASE)
+"""As DNS has it, with the underscores of container networks; the last part is no number, or it would be an address."""
 
 
 def _public_url(value: str) -> str:
     parts = urlsplit(value)
     if parts.scheme not in {"http", "https"} or not parts.hostname or re.search(r"[?#@\s]", value):
         raise ValueError("must be the address where clients reach the API, such as https://shop.example/api")
-    return value.rstrip("/")
+    return unbroken(value).rstrip("/")
+
+
+def _host(value: str) -> str:
+    with suppress(ValueError):
+        ip_address(value.strip("[]"))
+        return value
+    if not HOST_NAME.fullmatch(value):
+        raise ValueError("must be an address or a name of this machine, such as 127.0.0.1, 0.0.0.0 or localhost")
+    return value
 
 
 class ApiSettings(Section):
@@ -31,7 +45,7 @@ class ApiSettings(Section):
     A request repeated with its Idempotency-Key gets the first answer for `idempotency_retention` seconds at least.
     """
 
-    host: Annotated[str, Field(min_length=1)]
+    host: Annotated[str, Field(min_length=1), AfterValidator(_host)]
     port: Annotated[int, Field(ge=0, le=65_535)]
     public_url: Annotated[str, AfterValidator(_public_url)] | None
     max_body_bytes: Bytes
@@ -48,6 +62,18 @@ class ApiSettings(Section):
     idempotency_retention: Seconds
     docs: bool
 
+    @property
+    def loopback(self) -> bool:
+        """Whether nobody but this machine reaches `host`."""
+        return is_loopback(self.host)
+
+    def contradictions(self) -> Iterator[str]:
+        if self.max_streams >= self.max_concurrent_requests:
+            yield (
+                f"max_streams = {self.max_streams}: event streams and waits stay for long, and count among "
+                f"max_concurrent_requests = {self.max_concurrent_requests}. It must be less, or they keep orders out"
+            )
+
 
 def _digest(value: SecretStr) -> SecretStr:
     digits = value.get_secret_value().lower()
@@ -62,7 +88,7 @@ Digest = Annotated[SecretStr, AfterValidator(_digest)]
 class ApiKey(Section):
     """A caller: the SHA-256 of its key, never the key. Without `customers` it may act for all of them."""
 
-    name: Annotated[str, Field(min_length=1, max_length=64)]
+    name: Annotated[Name, Field(min_length=1, max_length=64)]
     sha256: Digest
     scopes: Annotated[frozenset[Scope], Field(min_length=1)]
     customers: frozenset[Annotated[str, Field(min_length=1, max_length=64)]] | None = None
@@ -87,7 +113,7 @@ class AuthSettings(Section):
 
     def check_bind(self, host: str) -> str | None:
         """Say what is wrong when the API would answer anybody on an address that others can reach."""
-        if self.mode != "none" or self.allow_anonymous or _loopback(host):
+        if self.mode != "none" or self.allow_anonymous or is_loopback(host):
             return None
         return (
             f"api.host = {host}: others can reach this address, and auth.mode = none lets everybody in. "
@@ -95,7 +121,7 @@ class AuthSettings(Section):
         )
 
 
-def _loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     if host == "localhost":
         return True
     try:

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field
 
 from app.resilience import PolicySettings
-from app.settings.section import Bytes, Seconds, Section
+from app.settings.section import Bytes, Seconds, Section, unbroken
 
 
 def _base_url(value: str) -> str:
@@ -19,13 +19,13 @@ def _base_url(value: str) -> str:
     _ = url.port
     if url.query or url.fragment or "?" in value or "#" in value:
         raise ValueError("must have neither query nor fragment: paths are appended to it")
-    return value.rstrip("/")
+    return unbroken(value).rstrip("/")
 
 
 class ProbeSettings(Section):
     """The health probe (HC-2, HC-3): GET `path`, believed for `ttl` seconds."""
 
-    path: Annotated[str, Field(pattern=r"^/")]
+    path: Annotated[str, Field(pattern=r"^/[!-~]*$")]
     ttl: Seconds
     timeout: Seconds
 

@@ -1,13 +1,12 @@
 """The database's section."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr
 
-from app.settings.section import Count, Seconds, Section
+from app.settings.section import Count, Place, Seconds, Section, unbroken
 
 
 def _dsn(value: SecretStr) -> SecretStr:
@@ -20,7 +19,7 @@ def _dsn(value: SecretStr) -> SecretStr:
         _ = urlsplit(f"postgresql://{rest}").port
     except ValueError:
         raise ValueError("must be a URL, with special characters of the password percent-encoded") from None
-    return SecretStr(f"postgresql://{rest}")
+    return SecretStr(f"postgresql://{unbroken(rest)}")
 
 
 Dsn = Annotated[SecretStr, AfterValidator(_dsn)]
@@ -39,13 +38,22 @@ class PgSettings(Section):
     dsn: Dsn | None
     direct_dsn: Dsn | None
     pgbouncer: bool
-    data_dir: Path
+    data_dir: Place
     pool: PoolSettings
     connect_timeout: Seconds
     ping_timeout: Seconds
     statement_timeout: Annotated[Seconds, Field(le=3600)]
     lock_timeout: Annotated[Seconds, Field(le=3600)]
     idle_in_transaction_timeout: Annotated[Seconds, Field(le=3600)]
+
+    @property
+    def place(self) -> str:
+        """Which database this is, in words and without a password."""
+        if self.dsn is None:
+            return f"embedded PostgreSQL in {self.data_dir}"
+        url = urlsplit(self.dsn.get_secret_value())
+        host = url.netloc.rpartition("@")[2] or dict(parse_qsl(url.query)).get("host", "localhost")
+        return f"{url.path.strip('/') or 'the default'} on {host}"
 
     def contradictions(self) -> Iterator[str]:
         if self.lock_timeout > self.statement_timeout:

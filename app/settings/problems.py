@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from app.settings.settings import overlaid
+from app.text import legible
 
 Path = tuple[str, ...]
 Tree = Mapping[str, Any]
@@ -104,7 +105,7 @@ def _shown(path: Path, value: Any) -> str:
     if value is not None and next(part for part in reversed(path) if not part.isdigit()) in SECRET:
         return " = ***"
     if value is None or isinstance(value, (str, int, float)):
-        return f" = {re.sub(r'(?<=//).*(?=@)|(?<=[?#]).+', '***', str(value))}"
+        return f" = {legible(re.sub(r'(?s)(?<=//).*(?=@)|(?<=[?#]).+', '***', str(value)))}"
     return ""
 
 

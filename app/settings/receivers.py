@@ -3,14 +3,13 @@
 import base64
 import binascii
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated
 from urllib.parse import SplitResult, urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr
 
 from app.resilience.settings import BreakerSettings
-from app.settings.section import Seconds, Section
+from app.settings.section import Name, Place, Seconds, Section, unbroken
 
 SECRET_PREFIX = "whsec_"  # noqa: S105
 SECRET_BYTES = range(24, 65)
@@ -19,11 +18,12 @@ SECRET_BYTES = range(24, 65)
 def _url(value: str, *schemes: str) -> SplitResult:
     url = urlsplit(value)
     if url.scheme not in schemes or not url.hostname or value != value.strip():
-        raise ValueError(f"must be an {':// or '.join(schemes)}:// address with a host")
+        raise ValueError(f"must begin with {':// or '.join(schemes)}:// and name a host")
     try:
         _ = url.port
     except ValueError:
         raise ValueError("must have a number for a port") from None
+    unbroken(value)
     return url
 
 
@@ -95,10 +95,10 @@ class NatsSettings(ReceiverSettings):
     servers: tuple[Annotated[str, AfterValidator(_nats_address)], ...]
     stream: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")]
     subject: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$")]
-    user: str | None
+    user: Name | None
     password: SecretStr | None
     token: SecretStr | None
-    ca_file: Path | None
+    ca_file: Place | None
 
     def contradictions(self) -> Iterator[str]:
         yield from super().contradictions()

@@ -12,8 +12,12 @@ LEASE_MARGIN = 1.0
 
 
 class TaskSettings(Section):
-    """The section `tasks.<table>` (RE-5). How many attempts run at once is the system's `max_concurrent`."""
+    """The section `tasks.<table>` (RE-5). How many attempts run at once is the system's `max_concurrent`.
 
+    A worker leaves tables that are not `enabled` to other workers.
+    """
+
+    enabled: bool
     poll_interval: Seconds
     batch: Annotated[Count, Field(le=1000)]
     lease: Seconds

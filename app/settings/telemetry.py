@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import AnyHttpUrl, Field
 
-from app.settings.section import Count, Seconds, Section
+from app.settings.section import Count, Name, Seconds, Section
 
 
 class TelemetrySettings(Section):
@@ -15,7 +15,7 @@ class TelemetrySettings(Section):
     """
 
     otlp_endpoint: AnyHttpUrl | None
-    service_name: Annotated[str, Field(min_length=1)]
+    service_name: Annotated[Name, Field(min_length=1)]
     sample_ratio: Annotated[float, Field(ge=0, le=1)]
     queue: Annotated[Count, Field(ge=512, le=100_000)]
     export_timeout: Seconds

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from app.orders.ports import InvalidAnswer, SystemRefused, SystemUnavailable
 from app.resilience.retry_after import retry_after
-from app.systems.text import legible
+from app.text import legible
 
 TRANSIENT_REFUSALS = {408, 429}
 

@@ -7,7 +7,7 @@ from pydantic.alias_generators import to_camel
 
 from app.orders.money import Money
 from app.orders.order import Item
-from app.systems.text import legible
+from app.text import legible
 
 
 def _one_segment(value: str) -> str:

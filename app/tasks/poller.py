@@ -48,7 +48,7 @@ class Work(Protocol):
 class Poller:
     """Works through one queue with at most `slots` attempts at a time. Rows are held in memory only under lease.
 
-    It claims ahead as many rows as will have begun by the time a claim comes back: none while attempts take their time.
+    It claims ahead by its pace, the attempts that end while a claim is under way: by none while they take their time.
     """
 
     def __init__(self, queue: TaskQueue, work: Work, rules: Rules, *, slots: int, stalled_after: float) -> None:
@@ -57,6 +57,7 @@ class Poller:
         self.settling = Loop(f"{queue.table} settle", self._settle_loop, stalled_after=stalled_after)
         self._waiting: deque[tuple[Task, float]] = deque()
         self._pace = self._ended = 0
+        self._claimed_at = self._claim_took = 0.0
         self._attempts: set[asyncio.Task[Outcome]] = set()
         self._finished: list[tuple[Settlement, float]] = []
         self._settling_now = 0
@@ -86,7 +87,7 @@ class Poller:
         return len(self._attempts)
 
     def _room(self) -> int:
-        """How many rows to claim; those that wait to be settled take up room too, so a stuck settle stops the claiming."""
+        """How many rows to claim; those that wait to be settled take room too: a stuck settle stops the claiming."""
         held = len(self._attempts) + len(self._waiting)
         if held >= self._slots + self._pace:
             return 0
@@ -110,21 +111,23 @@ class Poller:
             await loop.rest(pause)
 
     async def _claim(self, wanted: int) -> Claim:
-        until = time.monotonic() + self._rules.lease - LEASE_MARGIN
-        ended = self._ended
+        began = time.monotonic()
+        until = began + self._rules.lease - LEASE_MARGIN
+        self._pace = min(round(self._ended * self._claim_took / (began - self._claimed_at)), self._slots)
+        self._claimed_at, self._ended = began, 0
         try:
             claim = await self.queue.claim(wanted, self._rules.lease)
         except Unconfirmed as lost:
             for task in lost.tasks:  # the fence tells: where the lease holds, the attempt is given back
                 self._finish(task, NotMade("claim: its answer was lost"), until)
             raise
-        self._pace = min(self._ended - ended, self._slots)
+        self._claim_took = time.monotonic() - began
         self._waiting.extend((task, until) for task in claim.tasks)
         self._begin()
         return claim
 
     def _begin(self) -> None:
-        """Begin as many attempts as there are free slots; from the stop signal on none, and what waits is given back."""
+        """Begin as many attempts as there are slots; from the stop signal on none, and what waits is given back."""
         while self._waiting and (self.claiming.stopping or len(self._attempts) < self._slots):
             task, until = self._waiting.popleft()
             if self.claiming.stopping:

@@ -1,8 +1,9 @@
 """A `*_task` table as a queue: every statement that touches one stands here."""
 
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import TextClause, text
@@ -18,21 +19,30 @@ CHANNEL = "task_due"
 NEWEST = 2**63 - 1
 """Above every task's id but the very last that there can be."""
 
+LOOK_BACK, OVERLAP = 5.0, timedelta(seconds=1)
+"""How often a claim looks at all due rows, and by how much it overlaps with the last one when it does not."""
+
 # One statement claims and tells when to look again. The rows' status does not change: if their worker dies, the lease
 # runs out and they are simply due. `= ANY (ARRAY(...))` keeps the update on the primary key whatever the statistics. No
-# row's count can overflow: the rows claimed along with it would be stuck.
+# row's count can overflow: the rows claimed along with it would be stuck. Before `:since` there is hardly anything but
+# index entries of rows that were moved on: while somebody keeps an old snapshot they cannot be removed, and each claim
+# would walk past all of them. As a comparison of rows it bounds the walk without the planner taking two bounds for few
+# rows, which it would rather sort.
 _CLAIM = """
-WITH claimed AS (
+WITH due AS MATERIALIZED (
+  SELECT task_id, next_attempt_at FROM {table}
+  WHERE status IN ('PENDING', 'IN_PROGRESS') AND next_attempt_at <= now()
+    AND (next_attempt_at, task_id) >= (coalesce(CAST(:since AS timestamptz), '-infinity'), 0)
+  ORDER BY next_attempt_at LIMIT :batch FOR UPDATE SKIP LOCKED),
+claimed AS (
   UPDATE {table} SET next_attempt_at = now() + make_interval(secs => :lease), lease_token = lease_token + 1,
          retry_count = least(retry_count, 2147483646) + 1, updated_at = now()
-  WHERE task_id = ANY (ARRAY(
-    SELECT task_id FROM {table}
-    WHERE status IN ('PENDING', 'IN_PROGRESS') AND next_attempt_at <= now()
-    ORDER BY next_attempt_at LIMIT :batch FOR UPDATE SKIP LOCKED))
+  WHERE task_id = ANY (ARRAY(SELECT task_id FROM due))
   RETURNING task_id, order_id, status, retry_count, lease_token, payload, payload ->> 'key', external_id, traceparent)
-SELECT claimed.*, extract(epoch FROM (
+SELECT claimed.*, (SELECT max(next_attempt_at) FROM due) AS reached,
+  CASE WHEN (SELECT count(*) FROM due) < :batch THEN extract(epoch FROM (
     SELECT min(next_attempt_at) FROM {table}
-    WHERE status IN ('PENDING', 'IN_PROGRESS') AND next_attempt_at > now()) - now())::float8 AS next_due
+    WHERE status IN ('PENDING', 'IN_PROGRESS') AND next_attempt_at > now()) - now())::float8 END AS next_due
 FROM (SELECT) AS once LEFT JOIN claimed ON true"""
 
 # The fence: only the lease that did the work may settle it, and only once. The token moves on even where the row stays
@@ -81,16 +91,16 @@ SELECT '{table}' AS name, task_id, status, retry_count, last_error, next_attempt
        greatest(extract(epoch FROM next_attempt_at - now()), 0)::float8 AS due_in
 FROM {table} WHERE order_id = :order_id"""
 
-_SEEN = """
+SEEN = """
 SELECT order_id, '{table}' AS name, task_id, status, retry_count, last_error, next_attempt_at, created_at, updated_at,
        greatest(extract(epoch FROM next_attempt_at - now()), 0)::float8 AS due_in
 FROM {table} WHERE """
 
-# Newest first, along the primary key. The statuses are literals, so that failed rows alone are found in their own index.
-_LISTING = f"""{_SEEN}
+# Newest first, along the primary key. The statuses are literals, so that failed rows alone are found in their index.
+_LISTING = f"""{SEEN}
 status IN ({{statuses}}) AND task_id < :before ORDER BY task_id DESC LIMIT :most"""
 
-_ONE = f"{_SEEN} task_id = :task_id"
+_ONE = f"{SEEN} task_id = :task_id"
 
 # Along the primary key, up to where the rows are too young: they finish roughly in the order of their ids, so there is
 # no need of an index that every settle would have to write to. A row that somebody has locked is for the next time.
@@ -117,7 +127,7 @@ FROM (SELECT next_attempt_at FROM {table}
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The rows taken, and the seconds until the next row of the table falls due (None: none is waiting)."""
+    """The rows taken and, if there were no more, the seconds until the next row falls due (None: none is waiting)."""
 
     tasks: list[Task]
     next_due: float | None
@@ -167,18 +177,24 @@ class TaskQueue:
         self._claim, self._settle = _statement(_CLAIM, table), _statement(_SETTLE, table)
         self._enqueue, self._withdraw = _statement(_ENQUEUE, table), _statement(_WITHDRAW, table)
         self._revive, self._figures = _statement(_REVIVE, table), _statement(_FIGURES, table)
+        self._since: datetime | None = None
+        self._looked_back = 0.0
 
     async def claim(self, batch: int, lease: float) -> Claim:
         """Lease up to `batch` due rows for `lease` seconds; each claim counts as an attempt. Raises Unconfirmed."""
         tasks: list[Task] = []
+        if (now := time.monotonic()) - self._looked_back > LOOK_BACK:
+            self._since, self._looked_back = None, now
         try:
             async with self._engine.begin() as conn:
-                rows = (await conn.execute(self._claim, {"batch": batch, "lease": lease})).all()
+                rows = (await conn.execute(self._claim, {"batch": batch, "lease": lease, "since": self._since})).all()
                 tasks = [Task(r[0], r[1], TaskStatus(r[2]), *r[3:9]) for r in rows if r[0] is not None]
         except (SQLAlchemyError, OSError) as error:
             if tasks:
                 raise Unconfirmed(tasks) from error
             raise
+        if tasks:
+            self._since = rows[0].reached - OVERLAP
         return Claim(tasks, rows[0].next_due)
 
     async def settle(
@@ -233,13 +249,13 @@ class TaskQueue:
         listing = text(_LISTING.format(table=self.table, statuses=literals))
         async with self._engine.connect() as conn:
             rows = await conn.execute(listing, {"most": most, "before": before})
-        return [_seen(row) for row in rows]
+        return [seen(row) for row in rows]
 
     async def find(self, task_id: int) -> tuple[int, TaskView] | None:
         """The task with its order's id; None when there is none."""
         async with self._engine.connect() as conn:
             row = (await conn.execute(_statement(_ONE, self.table), {"task_id": task_id})).first()
-        return None if row is None else _seen(row)
+        return None if row is None else seen(row)
 
     async def delete_completed(self, older_than: float, batch: int) -> AsyncGenerator[int, None]:
         """Delete tasks that were completed more than `older_than` seconds ago; FAILED ones stay, an operator may retry.
@@ -261,7 +277,7 @@ async def tasks_of_order(conn: AsyncConnection, tables: Sequence[str], order_id:
     return {r.name: TaskView(r.name, r.task_id, TaskStatus(r.status), *r[3:]) for r in rows}
 
 
-def _seen(row: Any) -> tuple[int, TaskView]:
+def seen(row: Any) -> tuple[int, TaskView]:
     return row.order_id, TaskView(row.name, row.task_id, TaskStatus(row.status), *row[4:])
 
 

@@ -1,10 +1,12 @@
-"""How the task tables stand, for people: each figure is found in an index and counted up to a limit."""
+"""How the task tables stand, for people: each figure is found in an index and counted up to a limit, as are rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.tasks.queue import SEEN, TaskView, seen
 
 _STANDING = """
 SELECT '{table}' AS name,
@@ -15,6 +17,9 @@ SELECT '{table}' AS name,
   (SELECT count(*) FROM (SELECT FROM {table} WHERE status = 'FAILED' LIMIT :most) AS f) AS failed,
   (SELECT greatest(extract(epoch FROM now() - min(next_attempt_at)), 0)::float8 FROM {table}
    WHERE status IN ('PENDING', 'IN_PROGRESS')) AS oldest"""
+
+_OPEN = f"""{SEEN}
+status IN ('PENDING', 'IN_PROGRESS') AND next_attempt_at {{side}} now() ORDER BY next_attempt_at LIMIT :most"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +41,9 @@ async def standing(conn: AsyncConnection, tables: Sequence[str], most: int) -> l
     union = " UNION ALL ".join(_STANDING.format(table=table) for table in tables)
     rows = {row.name: Standing(*row) for row in await conn.execute(text(union), {"most": most})}
     return [rows[table] for table in tables]
+
+
+async def open_tasks(conn: AsyncConnection, table: str, most: int, *, due: bool) -> list[tuple[int, TaskView]]:
+    """The first `most` tasks that are due, or that wait or are under way, by their time; each with its order's id."""
+    statement = _OPEN.format(table=table, side="<=" if due else ">")
+    return [seen(row) for row in await conn.execute(text(statement), {"most": most})]

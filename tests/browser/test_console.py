@@ -64,6 +64,35 @@ async def test_the_way_of_an_order_is_seen(browser: Browser, service: Service) -
         assert tab.complaints == []
 
 
+async def test_what_waits_is_found(browser: Browser, quick: Service, sandbox: Sandbox) -> None:
+    """A count leads to the orders behind it and why they wait, and from there to each order."""
+    await sandbox.set("insurance", mode="error")
+    order_id = await quick.place()
+    await quick.client.post("/ops/systems/insurance/isolate")
+    async with opened(browser, quick, "/ops") as tab:
+        await tab.page.get_by_role("link", name="1 waiting in order_confirmation_task").first.click()
+        await expect(tab.page.get_by_role("heading", level=1)).to_have_text("order_confirmation_task: waiting")
+        await expect(tab.page.locator("tbody tr .reason")).not_to_have_text("–")
+        await tab.page.get_by_role("link", name=str(order_id), exact=True).click()
+        await expect(tab.page.get_by_role("heading", level=1)).to_have_text(f"Order {order_id}")
+        assert tab.complaints == []
+
+
+async def test_a_wrong_number_is_told(browser: Browser, service: Service) -> None:
+    """What can be no order's number stays in its box, with a hint; of one that is unknown the page says so."""
+    async with opened(browser, service, "/ops") as tab:
+        box = tab.page.get_by_label("Order", exact=True)
+        for wrong in ("0", "first"):
+            await box.fill(wrong)
+            await tab.page.get_by_role("button", name="Show").click()
+            assert await box.evaluate("box => box.matches(':invalid') && box.title") != ""
+            assert tab.page.url.endswith("/ops")
+        await box.fill("999")
+        await tab.page.get_by_role("button", name="Show").click()
+        await expect(tab.page.locator("#trouble")).to_have_text("There is no order 999.")
+        await expect(box).to_be_visible()
+
+
 @pytest.mark.rule("CB-6")
 async def test_a_system_is_isolated_with_a_reason(browser: Browser, service: Service) -> None:
     """The reason is asked for, kept and shown as what it is, and a release undoes it."""
@@ -222,7 +251,9 @@ async def test_it_is_readable_on_a_phone(browser: Browser, quick: Service, sandb
     for system, action in (("sber", "isolate"), ("receipt", "reset")):
         await quick.client.post(f"/ops/systems/{system}/{action}", json={"reason": "y" * 500})
     phone = {"viewport": {"width": 360, "height": 740}, "color_scheme": scheme}
-    for path, sign in (("/ops", "#system-sber"), (f"/ops/orders/{order_id}", ".steps")):
+    listing = "/ops/tables/receipt_creation_task/failed"
+    pages = (("/ops", "#system-sber"), (f"/ops/orders/{order_id}", ".steps"), (listing, ".acts"))
+    for path, sign in pages:
         async with opened(browser, quick, path, **phone) as tab:
             await expect(tab.page.locator(sign)).to_be_visible()
             assert await tab.page.evaluate("document.documentElement.scrollWidth") == 360

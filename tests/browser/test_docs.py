@@ -1,9 +1,7 @@
 """The documentation's pages, in a browser and without the internet."""
 
-import json
-
 import pytest
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Locator, Page, expect
 
 from tests.browser.conftest import opened
 from tests.component.api.test_auth import auth_environ, key_of
@@ -15,11 +13,16 @@ pytestmark = pytest.mark.slow
 async def place_order(page: Page) -> int:
     """Try out what places an order, with the body that the page suggests."""
     operation = page.locator("#operations-orders-place_order")
-    await operation.click()
-    await operation.get_by_role("button", name="Execute").click()
+    await operation.locator(".opblock-summary").click()
+    return await execute(operation)
+
+
+async def execute(operation: Locator) -> int:
+    """Send what stands there; returns the order's id."""
+    async with operation.page.expect_response("**/orders") as answer:
+        await operation.get_by_role("button", name="Execute").click()
     await expect(operation.locator(".live-responses-table .response .response-col_status")).to_contain_text("202")
-    body = await operation.locator(".live-responses-table .microlight").first.inner_text()
-    return int(json.loads(body)["orderId"])
+    return int((await (await answer.value).json())["orderId"])
 
 
 async def test_try_it_out_places_an_order(browser: Browser, service: Service) -> None:
@@ -28,6 +31,19 @@ async def test_try_it_out_places_an_order(browser: Browser, service: Service) ->
         order_id = await place_order(tab.page)
         await service.reach([order_id], "COMPLETED")
         assert tab.foreign == []
+        assert tab.complaints == []
+
+
+async def test_executing_twice_places_two_orders(browser: Browser, service: Service) -> None:
+    """No key, and nothing else that is one request's own, is filled in: a second order is a second one."""
+    async with opened(browser, service, "/docs") as tab:
+        assert await place_order(tab.page) == 1
+        operation = tab.page.locator("#operations-orders-place_order")
+        filled_in = await operation.locator(".parameters input").evaluate_all("all => all.map((input) => input.value)")
+        assert filled_in == ["", ""]
+        body = operation.locator("textarea.body-param__text")
+        await body.fill((await body.input_value()).replace("c-42", "c-43"))
+        assert await execute(operation) == 2
         assert tab.complaints == []
 
 

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from subprocess import CompletedProcess, Popen
 
-import asyncpg
 import httpx
 import pytest
 
@@ -127,36 +126,6 @@ def test_migrate_brings_the_schema_up_once(empty_dsn: str) -> None:
     assert (first.returncode, first.stdout[:12]) == (0, "applied 0001")
     assert (second.returncode, second.stdout) == (0, "the schema is up to date\n")
     assert run("tasks", "list", "--json", ORDERS_PG__DSN=empty_dsn).stdout == "[]\n"
-
-
-async def test_a_failed_task_is_listed_and_retried(pg_dsn: str) -> None:
-    """An operator finds the task that failed and gives it another chance, once."""
-    connection = await asyncpg.connect(pg_dsn)
-    order = await connection.fetchval(
-        "INSERT INTO orders (customer_id, items, status) VALUES ('c-42', '[]', 'PAYMENT_FAILED') RETURNING id"
-    )
-    task = await connection.fetchval(
-        "INSERT INTO payment_task (order_id, status, retry_count, next_attempt_at, last_error, payload)"
-        " VALUES ($1, 'FAILED', 20, now(), 'timeout: [no] answer', '{}') RETURNING task_id",
-        order,
-    )
-    (found,) = json.loads(run("tasks", "list", "--status", "FAILED", "--json", ORDERS_PG__DSN=pg_dsn).stdout)
-    assert (found["task"], found["taskId"], found["orderId"]) == ("payment_task", task, order)
-    assert (found["status"], found["attempts"], found["lastError"]) == ("FAILED", 20, "timeout: [no] answer")
-    assert "timeout: [no] answer" in run("tasks", "list", "--task", "payment_task", ORDERS_PG__DSN=pg_dsn).stdout
-    assert run("tasks", "list", "--json", "--status", "PENDING", ORDERS_PG__DSN=pg_dsn).stdout == "[]\n"
-
-    retried = run("tasks", "retry", "payment_task", str(task), ORDERS_PG__DSN=pg_dsn)
-    assert retried.returncode == 0, retried.stderr
-    assert await connection.fetchval("SELECT status FROM orders") == "CONFIRMED"
-    assert await connection.fetchval("SELECT status || retry_count FROM payment_task") == "PENDING0"
-    refused(run("tasks", "retry", "payment_task", str(task), ORDERS_PG__DSN=pg_dsn), 3, "nothing was changed")
-    await connection.close()
-
-
-def test_an_unknown_task_table_is_refused(pg_dsn: str) -> None:
-    """The tables that exist are named instead."""
-    refused(run("tasks", "list", "--task", "payments", ORDERS_PG__DSN=pg_dsn), 2, "payment_task")
 
 
 def test_openapi_prints_the_schema() -> None:

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.slow
 PAGE = (ROOT / "docs/tutorial.md").read_text()
 INSTALLATION = "python3 -m venv"
 DEMO = "-m app demo"
+KEPT = re.compile(r"\w+=\d+")
 ONCE = re.compile(r"POST|PUT| -d |retry")
 
 
@@ -57,11 +58,15 @@ class Evening:
         self._output = directory / "output"
         self._demo: subprocess.Popen[str] | None = None
         self._addresses: dict[str, str] = {}
+        self._kept = ""
 
     def type(self, block: Block) -> None:
         if DEMO in block.command:
             self.end_demo()
             self._start_demo(block)
+            return
+        if KEPT.fullmatch(block.command):
+            self._kept += f"{block.command}\n"
             return
         deadline = time.monotonic() + PATIENCE
         while left := missing(block, printed := self._run(block.command)):
@@ -98,7 +103,7 @@ class Evening:
 
     def _run(self, command: str) -> str:
         done = subprocess.run(
-            ["bash", "-c", self._ours(command)],
+            ["bash", "-c", self._kept + self._ours(command)],
             cwd=ROOT,
             env=self._environ,
             capture_output=True,

@@ -15,7 +15,7 @@ RECONNECTS = 50
 
 TERMINATE = """
 SELECT count(pg_terminate_backend(pid)) = 1 FROM pg_stat_activity
-WHERE datname = current_database() AND application_name = 'orders-all' AND query = 'SELECT 1'"""
+WHERE datname = current_database() AND application_name LIKE 'orders-all pool=%' AND query = 'SELECT 1'"""
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ README = (ROOT / "README.md").read_text()
 
 MAY_SPEAK_SQL = {
     *("app/db.py", "app/orders/repository.py", "app/tasks/queue.py", "app/outbox/store.py"),
-    "app/audit.py",
+    *("app/audit.py", "app/room.py"),
     "app/orders/idempotency.py",
     "app/orders/invariants.py",  # reads across all tables, changes none
     *("app/outbox/history.py", "app/tasks/standing.py"),  # likewise, for the operators' console

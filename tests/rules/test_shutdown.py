@@ -40,7 +40,7 @@ def half_sent_order(process: Process) -> Iterator[socket.socket]:
     """A request in flight for as long as the test wants: the last byte of its body is still to come."""
     host, port = process.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=20) as connection:
-        head = "POST /orders HTTP/1.1\r\nHost: orders\r\nContent-Type: application/json\r\n"
+        head = "POST /orders HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         length = f"Content-Length: {len(ORDER_BODY)}\r\n\r\n"
         connection.sendall((head + length).encode() + ORDER_BODY[:-1])
         yield connection

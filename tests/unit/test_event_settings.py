@@ -16,6 +16,9 @@ WEBHOOK = {
 }
 
 
+NATS = {"ORDERS_EVENTS__SINK": "nats", "ORDERS_EVENTS__NATS__SERVERS": '["nats://n1:4222", "tls://n2"]'}
+
+
 def problems(environ: Mapping[str, str]) -> list[str]:
     with pytest.raises(ConfigError) as refused:
         load_settings(environ)
@@ -89,3 +92,40 @@ def test_the_standards_sizes_are_accepted(size: int) -> None:
     events = load_settings({**WEBHOOK, "ORDERS_EVENTS__WEBHOOK__SECRETS": whsec(size)}).events
     (secret,) = events.webhook.secrets
     assert secret.get_secret_value() not in repr(events) + events.model_dump_json()
+
+
+def test_nats_needs_a_server() -> None:
+    """With any other sink none is asked for."""
+    assert load_settings(NATS).events.nats.servers == ("nats://n1:4222", "tls://n2")
+    (problem,) = problems({"ORDERS_EVENTS__SINK": "nats"})
+    assert problem == "events.nats.servers: empty, and sink = nats publishes events there"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "line"),
+    [
+        ("SERVERS", '["http://n1"]', "events.nats.servers.0 = ***: must begin with nats:// or tls:// and name a host"),
+        ("SERVERS", '["nats://hunter2@n1"]', "events.nats.servers.0 = ***: must not carry a user or a token"),
+        ("SERVERS", "hunter2", "events.nats.servers = ***: must be a list"),
+        ("SERVERS", '["nats://n1/orders"]', "events.nats.servers.0 = ***: must end after the port"),
+        ("SUBJECT", "orders.>", "events.nats.subject = orders.>: must match pattern"),
+        ("STREAM", "my orders", "events.nats.stream = my orders: must match pattern"),
+        ("PASSWORD", "hunter2", "events.nats.user: goes with password"),
+        ("READ_TIMEOUT", "8.5", "events.publish_timeout = 10: at least nats.connect_timeout + nats.read_timeout + 1 s"),
+        ("CONNECT_TIMEOUT", "5", "events.nats.connect_timeout = 5: must be below read_timeout = 5 (TO-1)"),
+    ],
+)
+def test_a_wrong_nats_section_is_refused_by_name(name: str, value: str, line: str) -> None:
+    """The refusal names the key and the rule, and shows nothing that may be a secret."""
+    found = problems({**NATS, f"ORDERS_EVENTS__NATS__{name}": value})
+    assert [problem for problem in found if problem.startswith(line)]
+    assert "hunter2" not in str(found)
+
+
+def test_nats_secrets_are_kept() -> None:
+    """Neither settings nor their JSON show the token, and beside it there is no use for a user."""
+    events = load_settings({**NATS, "ORDERS_EVENTS__NATS__TOKEN": "hunter2"}).events
+    assert "hunter2" not in repr(events) + events.model_dump_json()
+    both = {"ORDERS_EVENTS__NATS__USER": "u", "ORDERS_EVENTS__NATS__PASSWORD": "p", "ORDERS_EVENTS__NATS__TOKEN": "t"}
+    (problem,) = problems({**NATS, **both})
+    assert problem.startswith("events.nats.token: beside user and password")

@@ -7,16 +7,16 @@ from datetime import UTC, datetime
 from typing import Any
 
 from app import audit
+from app.api.console.listing import ListedTask, failed_tasks
 from app.api.console.sparkline import Sparkline, sparkline
+from app.api.schemas import not_called
 from app.audit import REPLICA, OperatorAction
 from app.observability.history import Sample
 from app.outbox import store
 from app.resilience import PolicySnapshot
 from app.systems.health import Condition
 from app.systems.system import ExternalSystem
-from app.tasks.queue import TaskView
 from app.tasks.standing import Standing, standing
-from app.tasks.task import TaskStatus
 from app.wiring import Wiring
 
 COUNTED = 1000
@@ -35,6 +35,7 @@ class SystemCard:
     """A system as this replica sees it: rates per second, latency in seconds."""
 
     name: str
+    called: bool
     policy: PolicySnapshot
     connections: int
     connections_in_use: int
@@ -59,29 +60,25 @@ class TableRow:
 
 
 @dataclass(frozen=True, slots=True)
-class FailedTask:
-    order_id: int
-    task: TaskView
-    system: str
-    may_be_cancelled: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Ledger:
     """What stands in the database."""
 
     tables: list[TableRow]
     outbox: store.Figures
-    failed: list[FailedTask]
+    failed: list[ListedTask]
     actions: list[OperatorAction]
 
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """`ledger` is None while the database does not answer; `problems` says so, and what else is wrong here."""
+    """`ledger` is None while the database does not answer; `problems` says so, and what else is wrong here.
+
+    `note` is there if this replica does not call all systems.
+    """
 
     at: datetime
     replica: str
+    note: str | None
     problems: list[str]
     systems: list[SystemCard]
     ledger: Ledger | None
@@ -91,6 +88,7 @@ class Board:
 async def read_board(wiring: Wiring) -> Board:
     await _probe(wiring)
     unreachable = await wiring.database.ping()
+    uncalled = [name for name in wiring.systems if not wiring.calls(name)]
     problems = [f"background loop {name} is stalled" for name in wiring.stalled]
     if wiring.stopping:
         problems.append("this replica is stopping")
@@ -99,6 +97,7 @@ async def read_board(wiring: Wiring) -> Board:
     return Board(
         at=datetime.now(UTC),
         replica=REPLICA,
+        note=not_called(*uncalled) if uncalled else None,
         problems=problems,
         systems=[_card(wiring, system) for system in wiring.systems.values()],
         ledger=await _read_ledger(wiring) if unreachable is None else None,
@@ -118,6 +117,7 @@ def _card(wiring: Wiring, system: ExternalSystem[Any]) -> SystemCard:
     calls = sum(sample.rate for sample in recent)
     return SystemCard(
         name=system.name,
+        called=wiring.calls(system.name),
         policy=snapshot.policy,
         connections=wiring.settings.client[system.name].pool_size,
         connections_in_use=snapshot.connections_in_use,
@@ -144,15 +144,6 @@ async def _read_ledger(wiring: Wiring) -> Ledger:
             for step, stands in zip(wiring.steps, standings, strict=True)
         ],
         outbox=await store.figures(engine, COUNTED),
-        failed=await _failed(wiring),
+        failed=[task for table in tables for task in await failed_tasks(wiring, table, FAILED_SHOWN)],
         actions=actions,
     )
-
-
-async def _failed(wiring: Wiring) -> list[FailedTask]:
-    """The newest failed tasks of each table. Only a confirmation's order can be cancelled: nothing is paid yet."""
-    return [
-        FailedTask(order_id, task, step.system, may_be_cancelled=step is wiring.steps[0])
-        for step in wiring.steps
-        for order_id, task in await wiring.queues[step.table].listing([TaskStatus.FAILED], FAILED_SHOWN)
-    ]

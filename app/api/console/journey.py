@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from app import audit
 from app.audit import OperatorAction
@@ -14,6 +15,17 @@ from app.tasks.task import TaskStatus
 from app.wiring import Wiring
 
 EVENTS_SHOWN = 200
+
+ANSWERS = {
+    "applicationId": "Application",
+    "paymentId": "Payment",
+    "paymentUrl": "Payment page",
+    "receiptId": "Receipt",
+    "fiscalNumber": "Fiscal number",
+    "bookingId": "Booking",
+    "tickets": "Tickets",
+}
+"""What the systems answer, in the order of the journey: in words, by the keys of the order's details."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +62,10 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class JourneyPage:
+    """`answers`: what the systems have answered, each under its name in words."""
+
     record: OrderRecord
+    answers: list[tuple[str, Any]]
     steps: list[StepRow]
     moments: list[Moment]
     trace_id: str | None
@@ -74,11 +89,18 @@ async def read_journey(wiring: Wiring, order_id: int) -> JourneyPage | None:
     began = record.created_at
     return JourneyPage(
         record=record,
+        answers=_answers(record.order.details),
         steps=_steps(wiring, tasks),
         moments=[Moment(at, (at - began).total_seconds(), what) for at, what in sorted(past, key=lambda p: p[0])],
         trace_id=next((event.traceparent.split("-")[1] for event in events if event.traceparent), None),
         may_be_cancelled=_may_be_cancelled(record),
     )
+
+
+def _answers(details: dict[str, Any]) -> list[tuple[str, Any]]:
+    """Those that have no words keep their key, and come last."""
+    keys = [*(key for key in ANSWERS if key in details), *(key for key in details if key not in ANSWERS)]
+    return [(ANSWERS.get(key, key), details[key]) for key in keys]
 
 
 def _steps(wiring: Wiring, tasks: dict[str, TaskView]) -> list[StepRow]:

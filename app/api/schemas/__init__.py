@@ -13,7 +13,7 @@ from app.api.schemas.orders import (
     order_view,
     step_view,
 )
-from app.api.schemas.systems import SystemsView, SystemView, system_view
+from app.api.schemas.systems import SystemsView, SystemView, not_called, system_view
 from app.api.schemas.tasks import TaskPage, TaskRow, task_row
 from app.api.schemas.wire import CustomerId, Int64, View, Wire
 
@@ -34,6 +34,7 @@ __all__ = [
     "TaskRow",
     "View",
     "Wire",
+    "not_called",
     "order_row",
     "order_view",
     "step_view",

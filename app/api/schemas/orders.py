@@ -34,6 +34,9 @@ Sku = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=PRIN
 Reference = Annotated[str, told(minLength=1, maxLength=200)]
 """What a system calls something of its own."""
 
+Given = Annotated[str, told(minLength=1, maxLength=64)]
+"""What a client gave with its order, perhaps before today's rule for it."""
+
 Tickets = Annotated[list[Reference], told(maxItems=1000)]
 
 
@@ -87,7 +90,7 @@ class Amount(View):
 
 
 class ItemView(View):
-    sku: Sku
+    sku: Given
     quantity: Count
     price: Amount
 
@@ -109,7 +112,7 @@ class OrderView(View):
     """An order, how far it has come, and what the systems answered. Steps completed long ago are no longer listed."""
 
     order_id: Int64
-    customer_id: CustomerId
+    customer_id: Given
     status: OrderStatus
     final: bool
     reason: Text | None
@@ -128,7 +131,7 @@ class OrderRow(View):
     """An order in a list; the order itself has its items and steps."""
 
     order_id: Int64
-    customer_id: CustomerId
+    customer_id: Given
     status: OrderStatus
     final: bool
     total: Amount

@@ -41,10 +41,14 @@ class ConditionView(View):
 
 
 class SystemView(View):
-    """An external system as one replica sees it: breaker, bulkhead and pool are each process's own."""
+    """An external system as one replica sees it: breaker, bulkhead and pool are each process's own.
+
+    `note` is there if the replica does not call the system, so that they tell nothing: it says which replicas do.
+    """
 
     system: Name
     replica: Text
+    note: Text | None
     breaker: BreakerView
     bulkhead: BulkheadView
     pool: PoolView
@@ -55,11 +59,20 @@ class SystemsView(View):
     systems: Annotated[dict[str, SystemView], told(maxProperties=100)]
 
 
-def system_view(snapshot: SystemSnapshot, *, connections: int, replica: str) -> SystemView:
+def not_called(*systems: str) -> str:
+    """What is said where a replica's breakers tell nothing."""
+    return (
+        f"This replica works on no tasks of {', '.join(systems)}, and makes no calls there but health probes. "
+        "The breakers that count are the workers': each worker shows and changes its own at its /ops."
+    )
+
+
+def system_view(snapshot: SystemSnapshot, *, connections: int, replica: str, called: bool) -> SystemView:
     policy, condition = snapshot.policy, snapshot.condition
     return SystemView(
         system=policy.system,
         replica=replica,
+        note=None if called else not_called(policy.system),
         breaker=BreakerView(
             state=policy.state,
             isolated=policy.isolated,

@@ -1,12 +1,14 @@
 """What the JSON of the API is made of: one configuration, and the types that several bodies share."""
 
+import re
 from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 from pydantic.alias_generators import to_camel
 
 LONGEST_TEXT = 2000
-PRINTABLE = r"^[^\x00-\x1f\x7f]+$"
+PRINTABLE = r"^[^\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]+$"
+"""Text on one line, without control characters and those that turn the direction of what stands around them."""
 
 
 class Wire(BaseModel):
@@ -34,10 +36,19 @@ def _whole(number: Any) -> Any:
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
+def _digits(number: Any) -> Any:
+    """Python would take `+2`, `1_0` and `1.0` for numbers, too."""
+    if isinstance(number, str) and re.fullmatch("[0-9]+", number) is None:
+        raise ValueError("must be written in digits only")
+    return number
+
+
 WHOLE = BeforeValidator(_whole)
+DIGITS = BeforeValidator(_digits)
+"""For a number that comes as text: in a path, a query or a header."""
 
 CustomerId = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=PRINTABLE)]
-Int64 = Annotated[int, Field(ge=1, le=2**63 - 1), told(format="int64")]
+Int64 = Annotated[int, Field(ge=1, le=2**63 - 1), told(format="int64"), DIGITS]
 Count = Annotated[int, told(format="int32", minimum=0, maximum=2**31 - 1)]
 Seconds = Annotated[float, told(minimum=0)]
 Share = Annotated[float, told(minimum=0, maximum=1)]

@@ -64,7 +64,7 @@ async def test_an_action_is_kept_with_its_reason(service: Service, sandbox: Sand
 
 async def test_an_action_bears_the_name_of_the_key(pg_dsn: str, sandbox: Sandbox) -> None:
     """Where keys are asked for, the audit names them, and is for those with the scope only."""
-    async with service_running(settings_for(pg_dsn, sandbox.url, auth_environ()), "api") as service:
+    async with service_running(settings_for(pg_dsn, sandbox.url, auth_environ())) as service:
         await service.client.post("/ops/systems/sber/reset", headers=bearing("operator"))
         assert [a["caller"] for a in await actions(service, **bearing("operator"))] == ["operator"]
         assert (await service.client.get("/ops/actions", headers=bearing("shop"))).status_code == 403
@@ -94,14 +94,6 @@ async def test_a_reason_nobody_can_mean_is_refused(
     assert answer.status_code == status
     assert not await is_isolated(service, "sber")
     assert await actions(service) == []
-
-
-@pytest.mark.parametrize(("site", "status"), [("cross-site", 403), ("same-site", 403), ("same-origin", 200)])
-async def test_other_sites_do_not_act_for_an_operator(service: Service, site: str, status: int) -> None:
-    """A browser tells where a request comes from: a page of another site cannot even send one without a body."""
-    answer = await service.client.post("/ops/systems/sber/isolate", headers={"Sec-Fetch-Site": site})
-    assert answer.status_code == status
-    assert await is_isolated(service, "sber") == (status == 200)
 
 
 async def test_what_was_refused_is_not_kept(service: Service) -> None:

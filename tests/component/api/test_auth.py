@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
+import structlog
 
 from app.api import auth
 from app.api.schemas import NewOrder
@@ -103,6 +104,15 @@ async def test_what_is_no_known_key_is_refused(guarded: Service, authorization: 
     assert is_problem(await guarded.client.get("/orders/1", headers=headers), 401)
 
 
+async def test_who_tries_keys_is_seen(guarded: Service) -> None:
+    """The console's parts are fetched all the time and not logged, but for those who may not have them."""
+    with structlog.testing.capture_logs() as lines:
+        for name in ("nobody", "shop", "operator"):
+            await guarded.client.get("/ops/board", headers=bearing(name))
+    seen = [(line["status"], line["log_level"]) for line in lines if line["event"] == "request"]
+    assert seen == [(401, "info"), (403, "info"), (200, "debug")]
+
+
 async def test_a_key_is_looked_for_in_its_header_only(guarded: Service) -> None:
     """A key in the address would end up in logs, so it is none."""
     assert is_problem(await guarded.client.get("/orders/1", params={"key": key_of("shop")}), 401)
@@ -155,8 +165,15 @@ async def test_a_bound_key_acts_for_its_customers_only(guarded: Service, sandbox
 
     assert (await guarded.client.get(own, headers=bearing("desk"))).json()["customerId"] == "c-2"
     missing = await guarded.client.get("/orders/999", headers=bearing("desk"))
-    for method, path in (("GET", foreign), ("POST", f"{foreign}/cancel")):
-        answer = await guarded.client.request(method, path, headers=bearing("desk"))
+    tag = (await guarded.client.get(foreign, headers=bearing("shop"))).headers["etag"]
+    for method, path, more in (
+        ("GET", foreign, {}),
+        ("GET", foreign, {"If-None-Match": "*"}),
+        ("GET", foreign, {"If-None-Match": tag, "Prefer": "wait=30"}),
+        ("GET", f"{foreign}/events", {"Last-Event-ID": "99"}),
+        ("POST", f"{foreign}/cancel", {}),
+    ):
+        answer = await guarded.client.request(method, path, headers=bearing("desk") | more)
         assert is_problem(answer, 404)
         told = answer.text.replace(answer.headers["x-request-id"], "").replace(foreign.split("/")[2], "999")
         assert told == missing.text.replace(missing.headers["x-request-id"], "")

@@ -176,6 +176,19 @@ async def test_where_too_many_wait_the_answer_comes_at_once(pg_dsn: str, sandbox
     assert "preference-applied" not in answer.headers
 
 
+async def test_nobody_waits_for_a_client_that_has_left(still: Service) -> None:
+    """Its place is free at once, and not when its time is up."""
+    url, order_id = still.client.base_url, await still.place()
+    _, writer = await asyncio.open_connection(url.host, url.port)
+    writer.write(f"GET /orders/{order_id} HTTP/1.1\r\nHost: localhost\r\nPrefer: wait=30\r\n\r\n".encode())
+    async with asyncio.timeout(10):
+        while not still.wiring.news.watches:
+            await asyncio.sleep(0.01)
+        writer.close()
+        while still.wiring.news.watches:
+            await asyncio.sleep(0.01)
+
+
 async def test_a_stop_ends_waits_at_once(still: Service) -> None:
     """Who waits gets the order as it is when the service begins to stop."""
     path = f"/orders/{await still.place()}"

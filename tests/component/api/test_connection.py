@@ -14,7 +14,7 @@ from app.api.connection import MAX_HEAD
 from tests.service import ORDER, Sandbox, Service, service_running, settings_for
 
 NAMES = b"".join(b"X-%d: a\r\n" % n for n in range(5_000))
-START = b"GET /health/live HTTP/1.1\r\nHost: a\r\n"
+START = b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n"
 
 
 async def send(service: Service, *parts: bytes, pause: float = 0) -> bytes:
@@ -42,8 +42,8 @@ async def alive(service: Service) -> bool:
         START + b"X: " + b"a" * MAX_HEAD + b"\r\n\r\n",
         START + b"a" * MAX_HEAD + b": x\r\n\r\n",
         START + NAMES + b"\r\n",
-        b"GET /" + b"a" * MAX_HEAD + b" HTTP/1.1\r\nHost: a\r\n\r\n",
-        b"GET /orders/1?" + b"a" * MAX_HEAD + b" HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"GET /" + b"a" * MAX_HEAD + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET /orders/1?" + b"a" * MAX_HEAD + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
     ],
     ids=["value", "name", "count", "path", "query"],
 )
@@ -75,7 +75,7 @@ async def test_a_head_without_end_is_cut(service: Service) -> None:
 )
 async def test_what_follows_a_body_is_bounded_too(service: Service, tail: bytes) -> None:
     """Trailers and chunk extensions are no way around the limit."""
-    head = b"POST /orders HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    head = b"POST /orders HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
     pieces = [tail[i : i + 5_000] for i in range(0, len(tail), 5_000)]
     answer = await send(service, head, *pieces)
     assert b" 202 " not in answer
@@ -85,7 +85,7 @@ async def test_what_follows_a_body_is_bounded_too(service: Service, tail: bytes)
 async def test_an_ordinary_head_is_welcome(service: Service) -> None:
     """What gateways and browsers add fits well, on a connection that is kept and used again, in any pieces."""
     request = START + b"Cookie: " + b"a" * 8_000 + b"\r\nX: " + b"b" * 16_000 + b"\r\n\r\n"
-    last = request.replace(b"Host: a", b"Host: a\r\nConnection: close")
+    last = request.replace(b"Host: localhost", b"Host: localhost\r\nConnection: close")
     answers = await send(service, *(request for _ in range(5)), request[:100], request[100:], last)
     assert answers.count(b'{"status":"alive"}') == 7
 
@@ -113,7 +113,7 @@ async def test_what_is_not_http_is_a_problem(service: Service, said: bytes) -> N
 
 async def test_a_client_that_leaves_is_nobodys_bug(service: Service, caplog: pytest.LogCaptureFixture) -> None:
     """A body that breaks off leaves neither an order nor an error in the log."""
-    head = b"POST /orders HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+    head = b"POST /orders HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
     _, writer = await asyncio.open_connection("127.0.0.1", service.client.base_url.port)
     writer.write(head)
     await asyncio.sleep(0.1)

@@ -3,6 +3,7 @@
 import json
 import re
 from html.parser import HTMLParser
+from urllib.parse import unquote
 
 import pytest
 from sqlalchemy import text
@@ -31,12 +32,12 @@ class Tags(HTMLParser):
 async def test_a_page_holds_nothing_until_a_key_is_there(pg_dsn: str, sandbox: Sandbox) -> None:
     """The frame is everybody's and the same for all; what goes into it needs the scope."""
     async with service_running(settings_for(pg_dsn, sandbox.url, auth_environ())) as service:
-        for frame in ("/ops", "/ops/orders/1"):
+        for frame in ("/ops", "/ops/orders/1", "/ops/tables/payment_task/due"):
             bare = await service.client.get(frame)
             assert bare.status_code == 200
             assert bare.text == (await service.client.get(frame, headers=bearing("operator"))).text
             assert "sber" not in bare.text
-        for part in ("/ops/board", "/ops/orders/1/journey"):
+        for part in ("/ops/board", "/ops/orders/1/journey", "/ops/tables/payment_task/due/tasks"):
             assert (await service.client.get(part)).status_code == 401
             assert (await service.client.get(part, headers=bearing("shop"))).status_code == 403
         board = await service.client.get("/ops/board", headers=bearing("operator"))
@@ -63,7 +64,8 @@ async def test_nothing_from_outside_becomes_markup(service: Service, sandbox: Sa
             "INSERT INTO operator_action (caller, action, target, replica) VALUES (:hostile, 'retry', 's', :hostile)",
         ):
             await conn.execute(text(statement), values)
-    for path in ("/ops/board", f"/ops/orders/{order_id}/journey"):
+    listing = "/ops/tables/receipt_creation_task/failed/tasks"
+    for path in ("/ops/board", f"/ops/orders/{order_id}/journey", listing):
         answer = await service.client.get(path)
         assert answer.status_code == 200, answer.text
         tags = Tags(answer.text)
@@ -105,7 +107,7 @@ async def test_what_a_page_loads_is_kept_by_browsers(service: Service, page: str
 async def test_it_works_behind_a_prefix(pg_dsn: str, sandbox: Sandbox) -> None:
     """Where a proxy takes a prefix away, every address of the pages has it."""
     environ = {"ORDERS_API__PUBLIC_URL": "https://shop.example/o"}
-    async with service_running(settings_for(pg_dsn, sandbox.url, environ), "api") as service:
+    async with service_running(settings_for(pg_dsn, sandbox.url, environ)) as service:
         for path in ("/ops", "/ops/board", "/docs", "/redoc"):
             html = (await service.client.get(path)).text
             addresses = re.findall(r"""(?:src|href|data-[a-z]+|spec-url|url)(?:=|: )["'](/[^"']*)["']""", html)
@@ -124,9 +126,67 @@ async def test_the_board_outlives_the_database(sandbox: Sandbox) -> None:
 
 
 async def test_an_order_that_is_not_there(service: Service) -> None:
-    """Its page says so; an id that can be none is refused."""
-    assert (await service.client.get("/ops/orders/999/journey")).status_code == 404
-    assert (await service.client.get("/ops/orders/first")).status_code == 422
+    """Whatever was typed, there is a page, and what is fetched into it says that there is no such order."""
+    for typed in ("999", "0", "first", "9" * 19, "9" * 30, "%3Fx", "%22%3E"):
+        page = await service.client.get(f"/ops/orders/{typed}")
+        assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+        (part,) = re.findall(r'data-part="([^"]*)"', page.text)
+        missing = await service.client.get(part)
+        assert (missing.status_code, missing.json()["detail"]) == (404, f"There is no order {unquote(typed)}.")
+
+
+async def test_an_orders_facts_are_in_words(service: Service) -> None:
+    """What the systems answered stands in the order of the journey, under names that are no program's."""
+    await service.reach([order_id := await service.place()], "COMPLETED")
+    html = (await service.client.get(f"/ops/orders/{order_id}/journey")).text
+    facts = ["Customer", "Amount", "Application", "Payment", "Payment page", "Receipt", "Fiscal number"]
+    names = re.findall(r"<dt>(.*?)</dt>", html)
+    assert names[:9] == [*facts, "Booking", "Tickets"]
+
+
+async def test_a_replica_without_workers_shows_no_breakers(pg_dsn: str, sandbox: Sandbox) -> None:
+    """Its board says whose breakers count, and offers no change of its own; health and tables stay."""
+    async with service_running(settings_for(pg_dsn, sandbox.url), "api") as service:
+        await service.place()
+        board = (await service.client.get("/ops/board")).text
+        assert "each worker" in board
+        assert board.count("not called here") == 5
+        assert "Isolate" not in board
+        assert "Closed" not in board
+        assert "probed" in board or "not probed yet" in board
+        assert 'href="/ops/tables/order_confirmation_task/due"' in board
+
+
+async def test_the_tasks_behind_a_count_are_listed(service: Service) -> None:
+    """Each count leads to its tasks, by their time and no more than fifty: whose they are, and why they wait."""
+    async with service.wiring.database.engine.begin() as conn:
+        await conn.execute(
+            text(
+                "WITH o AS (INSERT INTO orders (customer_id, items, status)"
+                " SELECT 'c', '[]', 'CANCELLED' FROM generate_series(1, 60) RETURNING id)"
+                " INSERT INTO booking_task (order_id, status, next_attempt_at, payload, last_error, retry_count)"
+                " SELECT id, CASE WHEN id <= 2 THEN 'FAILED' ELSE 'PENDING' END,"
+                " now() + make_interval(hours => 100 - id::int), '{}', 'circuit_open', 3 FROM o"
+            )
+        )
+
+    async def listed(which: str) -> tuple[str, list[int]]:
+        html = (await service.client.get(f"/ops/tables/booking_task/{which}/tasks")).text
+        return html, [int(found) for found in re.findall(r'<a href="/ops/orders/(\d+)">', html)]
+
+    board = (await service.client.get("/ops/board")).text
+    assert 'href="/ops/tables/booking_task/waiting">58<' in board
+    assert 'href="/ops/tables/booking_task/failed">2<' in board
+    html, orders = await listed("waiting")
+    assert orders == list(range(60, 10, -1))
+    assert "the first 50" in html
+    assert "circuit_open" in html
+    assert "in 1 d" in html
+    html, orders = await listed("failed")
+    assert orders == [2, 1]
+    assert "Retry" in html
+    assert (await listed("due"))[1] == []
+    assert (await service.client.get("/ops/tables/orders/due/tasks")).status_code == 404
 
 
 async def test_the_figures_are_found_in_indexes(service: Service) -> None:
@@ -145,6 +205,7 @@ async def test_the_figures_are_found_in_indexes(service: Service) -> None:
         for statement in (
             standing._STANDING.format(table="payment_task"),
             queue._LISTING.format(table="payment_task", statuses="'FAILED'"),
+            standing._OPEN.format(table="payment_task", side=">"),
         ):
             explain = text(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}")
             plans.append(
@@ -153,7 +214,7 @@ async def test_the_figures_are_found_in_indexes(service: Service) -> None:
         (figures,) = await standing.standing(conn, ["payment_task"], 1000)
     for plan in plans:
         assert "Seq Scan" not in plan
-        assert "ix_payment_task_failed" in plan
+        assert re.search("ix_payment_task_failed|ix_pt_due", plan)
         assert re.findall(r'"Rows Removed by Filter": ([1-9]\d*)', plan) == []
     assert (figures.due, figures.waiting, figures.failed, figures.oldest) == (0, 0, 4, 0)
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 import structlog
+from prometheus_client import REGISTRY
 
+from app.api.console.pages import SCRIPT
 from app.api.edge import Edge
 from tests.service import ORDER, Sandbox, Service, service_running, settings_for
 
@@ -111,6 +113,50 @@ async def test_probes_are_not_logged(service: Service, lines: list[Line]) -> Non
     for path in ("/health/live", "/health/ready", "/metrics"):
         await service.client.get(path)
     assert [line["log_level"] for line in requests(lines)] == ["debug"] * 3
+
+
+async def test_requests_are_measured_by_their_route(
+    pg_dsn: str, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once each, by method, route and class of status, those turned away for load as well; probes are not."""
+    expected = {
+        ("POST", "/orders", "2xx"): 1,
+        ("POST", "/orders", "4xx"): 1,
+        ("POST", "/orders", "5xx"): 1,
+        ("HEAD", "/orders/{order_id}", "2xx"): 1,
+        ("GET", "none", "4xx"): 1,
+        ("OTHER", "none", "4xx"): 1,
+        ("GET", "/docs", "2xx"): 1,
+        ("GET", "/openapi.json", "2xx"): 1,
+        ("GET", "/health/live", "2xx"): 0,
+        ("GET", "/metrics", "2xx"): 0,
+    }
+    before = {labels: measured(labels) for labels in expected}
+    async with service_running(settings_for(pg_dsn, sandbox.url), "api") as service:
+        order_id = await service.place()
+        await service.client.post("/orders", json={})
+        await service.client.head(f"/orders/{order_id}")
+        for path in ("/nowhere/1", "/docs", "/openapi.json", "/health/live", "/metrics"):
+            await service.client.get(path)
+        await service.client.request("PROPFIND", "/nowhere")
+        monkeypatch.setattr(Edge, "full", property(lambda _edge: True))
+        await service.client.post("/orders", json=ORDER)
+    assert {labels: measured(labels) - before[labels] for labels in expected} == expected
+
+
+def measured(labels: tuple[str, str, str]) -> float:
+    named = dict(zip(("method", "handler", "status"), labels, strict=True))
+    return REGISTRY.get_sample_value("http_request_duration_seconds_count", named) or 0
+
+
+async def test_what_does_not_say_so_is_not_to_be_kept(service: Service) -> None:
+    """A cache may keep a 404 that says nothing, and no cache keeps orders or what operators see."""
+    order_id = await service.place()
+    for path in ("/nowhere", "/orders/999", "/orders", "/ops/tasks", "/ops/systems", "/ops/board", "/metrics", "/docs"):
+        assert (await service.client.get(path)).headers.get_list("cache-control") == ["no-store"]
+    assert (await service.client.delete("/orders")).headers["cache-control"] == "no-store"
+    assert (await service.client.get(f"/orders/{order_id}")).headers.get_list("cache-control") == ["private, no-cache"]
+    assert "immutable" in (await service.client.get(SCRIPT.url)).headers["cache-control"]
 
 
 async def test_a_refused_request_has_its_line_too(

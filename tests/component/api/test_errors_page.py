@@ -207,6 +207,8 @@ async def pool_in_use(dsn: str) -> str:
 
 
 COMMANDS = (
+    ("serve", "--role", "worker"),
+    ("migrate",),
     ("tasks", "list", "--task", "nonsense"),
     ("tasks", "show", "payment_task", "7"),
     ("tasks", "retry", "payment_task", "7"),
@@ -223,12 +225,15 @@ def test_commands(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A command that has nothing to work on says so in the words of the page."""
+    """A command that has nothing to work on, or on the wrong database, says so in the words of the page."""
     operator = terminal(monkeypatch, capsys)
-    operator.set(ORDERS_PG__DSN=pg_dsn)
+    if "pg.dsn" in quote:
+        operator.set(ORDERS_PG__DATA_DIR="/nowhere/postgres")
+    else:
+        operator.set(ORDERS_PG__DSN=pg_dsn)
     done = operator.run(*arguments)
     assert says(quote, re.sub(r"[\s│]+", " ", done.err)), done.err
-    assert done.code == (2 if "nonsense" in quote else 3)
+    assert done.code == (2 if arguments[0] == "serve" or "nonsense" in quote else 3)
 
 
 DATABASES = (

@@ -107,7 +107,9 @@ async def test_the_documentation_is_served(service: Service) -> None:
 @pytest.mark.rule("WHERE-4")
 async def test_requests_above_the_limit_are_refused_at_once(pg_dsn: str, sandbox: Sandbox) -> None:
     """More requests at once than configured get 503 with Retry-After; health is answered all the same."""
-    settings = settings_for(pg_dsn, sandbox.url, {"ORDERS_API__MAX_CONCURRENT_REQUESTS": "2"})
+    settings = settings_for(
+        pg_dsn, sandbox.url, {"ORDERS_API__MAX_CONCURRENT_REQUESTS": "2", "ORDERS_API__MAX_STREAMS": "1"}
+    )
     async with service_running(settings, "api") as service:
         answers = await asyncio.gather(*(service.client.post("/orders", json=ORDER) for _ in range(30)))
         refused = [a for a in answers if a.status_code == 503]

@@ -145,6 +145,24 @@ async def test_an_isolation_survives_a_reset_of_another_system(service: Service)
     assert (await change(service, "insurance", "reset"))["breaker"]["isolated"] is False
 
 
+async def test_a_replica_that_does_not_call_a_system_says_so(pg_dsn: str, sandbox: Sandbox) -> None:
+    """It shows where the breakers are that count, and refuses to change its own; a worker does so for what is left to
+    others."""
+    settings = settings_for(pg_dsn, sandbox.url, {"ORDERS_TASKS__BOOKING_TASK__ENABLED": "false"})
+    async with service_running(settings, "api") as api, service_running(settings, "worker") as worker:
+        for system in SYSTEMS:
+            assert "each worker" in (await shown(api, system))["note"]
+            assert ((await shown(worker, system))["note"] is None) == (system != "odnakassa")
+        assert (await worker.client.post("/ops/systems/odnakassa/isolate")).status_code == 409
+        for what in ("isolate", "release", "reset"):
+            refused = await api.client.post(f"/ops/systems/sber/{what}", json={"reason": "a drill"})
+            assert (refused.status_code, refused.json()["type"]) == (409, "/problems/not-called-here")
+            assert "each worker" in refused.json()["detail"]
+        assert (await shown(api, "sber"))["breaker"]["isolated"] is False
+        assert (await api.client.get("/ops/actions")).json()["actions"] == []
+        assert (await change(worker, "sber", "isolate"))["breaker"]["isolated"] is True
+
+
 @pytest.mark.parametrize("what", ["isolate", "release", "reset"])
 async def test_an_unknown_system_is_not_found(service: Service, what: str) -> None:
     """The answer is a problem that names those there are."""
@@ -157,17 +175,18 @@ async def test_an_unknown_system_is_not_found(service: Service, what: str) -> No
 @pytest.mark.rule("WHERE-4")
 async def test_an_operator_gets_through_when_all_is_full(pg_dsn: str, sandbox: Sandbox) -> None:
     """While requests are refused for their number, systems can still be looked at and isolated."""
-    settings = settings_for(pg_dsn, sandbox.url, {"ORDERS_API__MAX_CONCURRENT_REQUESTS": "1"})
-    async with service_running(settings, "api") as service:
-        _, writer = await asyncio.open_connection("127.0.0.1", service.client.base_url.port)
-        writer.write(
-            b"POST /orders HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"
-        )
+    full = {"ORDERS_API__MAX_CONCURRENT_REQUESTS": "2", "ORDERS_API__MAX_STREAMS": "1"}
+    async with service_running(settings_for(pg_dsn, sandbox.url, full)) as service:
+        half = b"POST /orders HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"
+        writers = [(await asyncio.open_connection("127.0.0.1", service.client.base_url.port))[1] for _ in range(2)]
+        for writer in writers:
+            writer.write(half)
         async with asyncio.timeout(5):
             while (await service.client.get("/orders/1")).status_code != 503:
                 await asyncio.sleep(0.02)
         assert (await change(service, "sber", "isolate"))["breaker"]["isolated"] is True
-        writer.close()
+        for writer in writers:
+            writer.close()
 
 
 # Tasks

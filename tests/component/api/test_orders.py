@@ -117,6 +117,7 @@ BAD_BODIES: list[tuple[str, Any]] = [
     ("/items", {**ORDER, "items": []}),
     ("/items", {**ORDER, "items": ORDER["items"] * 101}),
     ("/surprise", {**ORDER, "surprise": 1}),
+    ("/sur~1pri~0se", {**ORDER, "sur/pri~se": 1}),
     *(
         (f"/items/0/{field}", {**ORDER, "items": [{**ORDER["items"][0], field: value}]})
         for field, value in [

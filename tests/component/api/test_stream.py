@@ -55,7 +55,7 @@ async def leave_in_the_middle(service: Service, order_id: int) -> None:
     """Read the first event and break the connection, as a network does."""
     url = service.client.base_url
     reader, writer = await asyncio.open_connection(url.host, url.port)
-    writer.write(f"GET /orders/{order_id}/events HTTP/1.1\r\nHost: orders\r\n\r\n".encode())
+    writer.write(f"GET /orders/{order_id}/events HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     await reader.readuntil(b"id: 1\n")
     writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, NO_LINGER)
     writer.transport.abort()
@@ -223,6 +223,15 @@ async def test_nobody_watches_and_nothing_is_looked_for(service: Service) -> Non
         order_id = await service.place()
         await service.reach([order_id], "COMPLETED")
     assert not [statement for statement in seen if "known.sequence" in statement]
+
+
+async def test_what_happened_before_the_watch_is_not_missed(pg_dsn: str, sandbox: Sandbox) -> None:
+    """Something may happen between reading an order and watching it, and nobody tells of it again."""
+    unheard = {"ORDERS_PG__PGBOUNCER": "true", "ORDERS_API__POLL_INTERVAL": "25"}
+    async with service_running(settings_for(pg_dsn, sandbox.url, unheard), "api") as service:
+        order_id = await service.place()
+        with service.wiring.news.watch(order_id, 0) as watch:
+            assert [event.sequence for event in await watch.events(5)] == [1]
 
 
 async def test_a_silent_listener_starves_nobody(pg_dsn: str, sandbox: Sandbox) -> None:

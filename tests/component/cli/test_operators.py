@@ -11,7 +11,7 @@ import pytest
 from tests.commands import run
 from tests.component.cli.terminal import Terminal
 from tests.conftest import run as run_apart
-from tests.service import Service
+from tests.service import Sandbox, Service, service_running, settings_for
 
 T = TypeVar("T")
 
@@ -136,6 +136,18 @@ def test_a_task_after_the_payment_is_not_given_up(operator: Terminal, rows: Rows
     assert rows.one("SELECT count(*) FROM operator_action") == 0
 
 
+def test_tasks_are_listed_by_table_and_status(operator: Terminal, rows: Rows) -> None:
+    """What waits for an operator is found, with its last error as it is; there is no table but those there are."""
+    rows.order("PAYMENT_FAILED", order_confirmation_task="COMPLETED", payment_task="FAILED")
+    rows.one("UPDATE payment_task SET last_error = 'timeout: [no] answer' RETURNING 1")
+    (found,) = operator.run("tasks", "list", "--status", "FAILED", "--json").json
+    assert (found["task"], found["taskId"], found["orderId"], found["attempts"]) == ("payment_task", 1, 1, 3)
+    assert "timeout: [no] answer" in operator.run("tasks", "list", "--task", "payment_task").out
+    assert operator.run("tasks", "list", "--status", "PENDING", "--json").json == []
+    unknown = operator.run("tasks", "list", "--task", "payments")
+    assert (unknown.code, "payment_task" in unknown.err) == (2, True)
+
+
 def test_tasks_are_retried_each_on_its_own(operator: Terminal, rows: Rows) -> None:
     """One that has not failed is named and holds up no other."""
     rows.order("PAYMENT_FAILED", payment_task="FAILED")
@@ -144,6 +156,7 @@ def test_tasks_are_retried_each_on_its_own(operator: Terminal, rows: Rows) -> No
     done = operator.run("tasks", "retry", "payment_task", "1", "2", "3", "--reason", "the bank is back", "--json")
     assert [(task["taskId"], task["attempts"]) for task in done.json] == [(1, 0), (3, 0)]
     assert (done.code, "no FAILED task 2" in done.err) == (3, True)
+    assert rows.one("SELECT array_agg(status ORDER BY id) FROM orders") == ["CONFIRMED"] * 3
     assert [action["reason"] for action in operator.run("actions", "--json").json] == ["the bank is back"] * 2
 
 
@@ -206,7 +219,27 @@ async def test_systems_as_a_replica_sees_them(service: Service) -> None:
     assert (done.returncode, "isolated" in done.stdout) == (1, True)
 
 
+async def test_a_replica_that_does_not_call_the_systems_says_so(pg_dsn: str, sandbox: Sandbox) -> None:
+    """Its breakers are shown with the remark that the workers' are those that count."""
+    async with service_running(settings_for(pg_dsn, sandbox.url), "api") as service:
+        done = await asyncio.to_thread(run, "systems", "--url", str(service.client.base_url))
+        assert "each worker" in done.stderr
+
+
 def test_a_replica_that_does_not_answer_is_named(bare_terminal: Terminal) -> None:
     """Who asks where nobody is learns where that was."""
     done = bare_terminal.run("systems", "--url", "http://127.0.0.1:1")
     assert (done.code, "http://127.0.0.1:1 does not show its systems" in done.err) == (3, True)
+
+
+async def test_who_is_asked_for_systems_and_is_no_replica_is_named(bare_terminal: Terminal) -> None:
+    """JSON that tells of something else is no reason for a traceback."""
+
+    async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\n[]")
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as other:
+        url = f"http://127.0.0.1:{other.sockets[0].getsockname()[1]}"
+        done = await asyncio.to_thread(run, "systems", "--url", url)
+    assert (done.returncode, "is something else" in done.stderr) == (3, True)

@@ -38,7 +38,10 @@ def written(script: str, *, style: str = "json", level: str = "INFO", **options:
 
 
 def test_libraries_speak_through_the_same_pipeline() -> None:
-    """Warnings, asyncio, uvicorn, aiohttp and SQLAlchemy give JSON lines with level, logger and time, like ours."""
+    """Warnings, asyncio, uvicorn, aiohttp and SQLAlchemy give JSON lines with level, logger and time, like ours.
+
+    What httpx has to say of every call that succeeds is left out.
+    """
     lines = written(
         """
 import logging, warnings
@@ -46,6 +49,7 @@ import structlog
 structlog.get_logger("app.ours").info("ours", order_id=7)
 for name in ("asyncio", "uvicorn.error", "aiohttp.server", "sqlalchemy.pool", "alembic"):
     logging.getLogger(name).warning("%s speaks", name)
+logging.getLogger("httpx").info("HTTP Request: GET http://127.0.0.1 200 OK")
 warnings.warn("old", DeprecationWarning, stacklevel=1)
 try: 1 / 0
 except ZeroDivisionError: logging.getLogger("uvicorn.error").exception("failed")

@@ -24,7 +24,10 @@ REFUSED = "INSERT INTO orders (customer_id, items, status) VALUES (:customer, '[
         ("SELECT 1", "SELECT"),
         ("UPDATE orders SET version = t.attempts FROM outbox_event AS t WHERE false", "UPDATE orders"),
         ("DELETE FROM booking_task WHERE false", "DELETE booking_task"),
+        ("UPDATE booking_task AS task SET retry_count = 0 WHERE false", "UPDATE booking_task"),
         (f"WITH new AS ({INSERT} RETURNING 1) SELECT 1 FROM new", "INSERT orders"),
+        (f"WITH given AS (SELECT 1 FROM outbox_event), new AS ({INSERT}) SELECT 1", "INSERT orders"),
+        (f"WITH new AS ({INSERT}), old AS (DELETE FROM booking_task) SELECT 1", "INSERT orders, DELETE booking_task"),
     ],
 )
 async def test_a_statement_is_named_by_what_it_does(

@@ -12,7 +12,7 @@ from opentelemetry.trace import SpanKind, StatusCode, format_span_id, format_tra
 from sqlalchemy import text
 
 from app.db import Database
-from app.observability.traces import exemplar
+from app.observability.traces import continued, exemplar
 from tests.component.outbox.receiver import environ, ok, told
 from tests.component.systems import hostile
 from tests.service import ORDER, Sandbox, service_running, settings_for
@@ -64,7 +64,8 @@ async def test_an_order_is_one_trace(
 
     (commit,) = named(ended, "intake commit")
     assert parent(ended, commit) is request
-    assert "INSERT orders" in {span.name for span in ended if span.parent and span.parent == commit.context}
+    (statement,) = [span for span in ended if span.parent and span.parent == commit.context]
+    assert "INSERT orders, INSERT order_confirmation_task, INSERT outbox_event" in statement.name
 
     calls = [span for span in ended if span.name in IN_ORDER]
     assert list(dict.fromkeys(span.name for span in sorted(calls, key=lambda s: s.start_time or 0))) == IN_ORDER
@@ -195,6 +196,15 @@ async def test_spans_hold_no_data_of_the_customer(spans: InMemorySpanExporter, p
     (call,) = named(spans.get_finished_spans(), "insurance.apply")[:1]
     assert call.status.status_code is StatusCode.ERROR
     assert [span.name for span in spans.get_finished_spans() if secret in span.to_json()] == []
+
+
+def test_a_span_that_fails_tells_the_kind_of_error_alone(spans: InMemorySpanExporter) -> None:
+    """Its message may quote what nobody but the customer should see."""
+    with pytest.raises(ValueError, match="S3CR3T"), continued("work", SAMPLED, {}):
+        raise ValueError("S3CR3T")
+    (span,) = spans.get_finished_spans()
+    assert (span.status.status_code, span.status.description) == (StatusCode.ERROR, "ValueError")
+    assert "S3CR3T" not in span.to_json()
 
 
 def test_without_an_exporter_the_sdk_is_not_even_loaded() -> None:

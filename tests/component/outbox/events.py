@@ -15,20 +15,8 @@ from app.outbox import store
 from app.outbox.relay import Relay
 from app.outbox.sink import Sink
 from app.outbox.store import NewEvent, StoredEvent
+from app.settings import EventSettings, load_settings
 from tests.rows import insert_orders
-
-
-@dataclass(frozen=True)
-class Rules:
-    poll_interval: float = 30.0
-    batch: int = 100
-    concurrency: int = 4
-    publish_timeout: float = 2.0
-    lease: float = 10.0
-    max_attempts: int = 20
-    backoff_cap: float = 300.0
-    jitter: float = 0.2
-
 
 Act = Callable[[StoredEvent], Awaitable[None]]
 
@@ -103,6 +91,12 @@ async def ended(database: Database) -> bool:
     return all(row.status != "PENDING" for row in await rows(database))
 
 
+def event_rules(**changed: float) -> EventSettings:
+    """Polls that come too late to help, times that a test can wait for, and what it changes of them."""
+    ours = {"poll_interval": 30.0, "concurrency": 4, "publish_timeout": 2.0, "lease": 10.0}
+    return load_settings({}).events.model_copy(update={**ours, **changed})
+
+
 @contextmanager
 def statements(database: Database) -> Iterator[list[str]]:
     """The first word of each statement that the database's pool carries meanwhile."""
@@ -119,8 +113,8 @@ def statements(database: Database) -> Iterator[list[str]]:
 
 
 @asynccontextmanager
-async def relaying(database: Database, sink: Sink, rules: Rules = Rules()) -> AsyncIterator[Relay]:
-    relay = Relay(database.engine, sink, rules, stalled_after=2)
+async def relaying(database: Database, sink: Sink, rules: EventSettings | None = None) -> AsyncIterator[Relay]:
+    relay = Relay(database.engine, sink, rules or event_rules(), stalled_after=2)
     relay.loop.start()
     try:
         yield relay

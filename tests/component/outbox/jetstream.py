@@ -79,8 +79,7 @@ def environ(url: str, **settings: str) -> dict[str, str]:
     return {
         "ORDERS_EVENTS__SINK": "nats",
         "ORDERS_EVENTS__NATS__SERVERS": json.dumps([url]),
-        "ORDERS_EVENTS__NATS__CONNECT_TIMEOUT": "0.5",
-        "ORDERS_EVENTS__NATS__READ_TIMEOUT": "1",
+        "ORDERS_EVENTS__NATS__READ_TIMEOUT": "6",
         "ORDERS_EVENTS__NATS__BREAKER__OPEN_SECONDS": "0.5",
         **{f"ORDERS_EVENTS__{name.upper()}": value for name, value in settings.items()},
     }

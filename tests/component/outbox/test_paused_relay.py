@@ -9,14 +9,14 @@ import pytest
 
 from app.db import Database, open_database
 from app.outbox.store import StoredEvent
-from tests.component.outbox.events import Rules, Script, ended, fill, relaying, rows, until
+from tests.component.outbox.events import Script, ended, event_rules, fill, relaying, rows, until
 from tests.conftest import pg_settings
 
 LEASE = 2.5
 
 
 async def relay_in_a_loop_of_its_own(dsn: str, sink: Script, done: threading.Event) -> None:
-    rules = Rules(lease=LEASE, publish_timeout=0.5, poll_interval=0.1)
+    rules = event_rules(lease=LEASE, publish_timeout=0.5, poll_interval=0.1)
     async with open_database(pg_settings(dsn), application_name="paused") as db, relaying(db, sink, rules):
         while not done.is_set():
             await asyncio.sleep(0.05)
@@ -42,7 +42,7 @@ async def test_a_relay_paused_past_its_lease_doubles_nothing_but_the_same_event(
     with caplog.at_level(logging.WARNING):
         thread.start()
         await asyncio.to_thread(paused.wait, 10)
-        async with relaying(database, sink, Rules(poll_interval=0.1)):
+        async with relaying(database, sink, event_rules(poll_interval=0.1)):
             await until(lambda: ended(database))
             assert late.taken == []
             before = await rows(database)

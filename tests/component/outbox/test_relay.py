@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import random
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,11 +14,11 @@ from app.outbox.sink import LogSink
 from app.outbox.store import StoredEvent
 from app.resilience import Broken, CircuitOpen, Refused, Unavailable
 from tests.component.outbox.events import (
-    Rules,
     Script,
     accept,
     add,
     ended,
+    event_rules,
     fill,
     hurry,
     relaying,
@@ -78,7 +77,7 @@ async def test_a_failed_event_keeps_its_orders_later_ones_waiting(database: Data
 async def test_inverted_commits_are_both_published(database: Database) -> None:
     """Of two writers the first commits last, when the other's event is long published: neither is passed over."""
     sink = Script()
-    async with relaying(database, sink, Rules(poll_interval=0.1)), database.engine.connect() as early:
+    async with relaying(database, sink, event_rules(poll_interval=0.1)), database.engine.connect() as early:
         ids = await insert_orders(early, 1)
         await add(early, ids, 1)
         (other,) = await fill(database, 1)
@@ -106,7 +105,7 @@ async def test_a_poison_event_is_parked_and_the_others_flow(
         return await ended(database)
 
     with caplog.at_level(logging.ERROR):
-        async with relaying(database, sink, Rules(max_attempts=5, poll_interval=0.05)):
+        async with relaying(database, sink, event_rules(max_attempts=5, poll_interval=0.05)):
             await until(hurried)
     parked = (await rows(database))[0]
     assert (parked.status, parked.attempts, parked.last_error) == ("PARKED", 5, "http_500: sink: cannot read this")
@@ -174,7 +173,7 @@ async def test_an_outage_costs_no_attempts_and_hardly_any_statements(database: D
             raise CircuitOpen("sink", "open", retry_after=1.5)
 
     sink = Script(act)
-    async with relaying(database, sink, Rules(poll_interval=0.1)) as relay:
+    async with relaying(database, sink, event_rules(poll_interval=0.1)) as relay:
         with statements(database) as seen:
             await asyncio.sleep(1)
             relay.loop.ring()
@@ -198,7 +197,7 @@ async def test_an_announced_wait_is_honoured_within_the_cap(
     async def act(_event: StoredEvent) -> None:
         raise Unavailable("sink", "busy", retry_after=announced)
 
-    async with relaying(database, Script(act), Rules(backoff_cap=60)):
+    async with relaying(database, Script(act), event_rules(backoff_cap=60)):
 
         async def tried() -> bool:
             return bool((await rows(database))[0].last_error)
@@ -216,7 +215,7 @@ async def test_a_hanging_event_ends_at_its_timeout(database: Database) -> None:
         if event.order_id == ids[0]:
             await asyncio.Event().wait()
 
-    async with relaying(database, Script(act), Rules(publish_timeout=0.3)) as relay:
+    async with relaying(database, Script(act), event_rules(publish_timeout=0.3)) as relay:
 
         async def settled() -> bool:
             return [r.status for r in await rows(database)].count("PUBLISHED") == 11
@@ -228,13 +227,13 @@ async def test_a_hanging_event_ends_at_its_timeout(database: Database) -> None:
 
 async def test_a_slow_sink_never_outlives_the_lease(database: Database) -> None:
     """What does not fit into the lease is given back untried: no attempt is lost, nothing is published twice."""
-    ids = await fill(database, 12)
+    ids = await fill(database, 4)
 
     async def act(_event: StoredEvent) -> None:
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(1.6)
 
     sink = Script(act)
-    rules = Rules(lease=2.5, publish_timeout=0.5, concurrency=2)
+    rules = event_rules(lease=3, publish_timeout=1.8, concurrency=2)
     async with relaying(database, sink, rules), relaying(database, sink, rules):
         await until(lambda: ended(database), 15)
     assert sorted(e.order_id for e in sink.given) == ids
@@ -249,7 +248,7 @@ async def test_two_relays_publish_each_event_once(database: Database) -> None:
     async def act(_event: StoredEvent) -> None:
         await asyncio.sleep(random.uniform(0, 0.01))
 
-    sink, rules = Script(act), Rules(batch=7, poll_interval=0.05)
+    sink, rules = Script(act), event_rules(batch=7, poll_interval=0.05)
     async with relaying(database, sink, rules), relaying(database, sink, rules):
         await until(lambda: ended(database))
     assert len(sink.taken) == 120
@@ -267,7 +266,7 @@ async def test_a_killed_relay_comes_back_and_loses_nothing(database: Database) -
             await asyncio.sleep(60)
 
     sink = Script(act)
-    async with relaying(database, sink, Rules(lease=3.2, poll_interval=0.1)) as relay:
+    async with relaying(database, sink, event_rules(lease=3.2, poll_interval=0.1)) as relay:
         await blocked.wait()
         victim = relay.loop._running
         assert victim is not None
@@ -290,7 +289,7 @@ async def test_draining_lets_arrive_what_can_and_gives_back_the_rest(database: D
         await asyncio.sleep(seconds[event.order_id])
 
     sink = Script(act)
-    async with relaying(database, sink, Rules(publish_timeout=5)) as relay:
+    async with relaying(database, sink, event_rules(publish_timeout=5)) as relay:
 
         async def busy() -> bool:
             return sink.running == 4
@@ -327,7 +326,7 @@ async def test_wakes_when_the_next_event_falls_due(database: Database) -> None:
         if event.attempts == 1:
             raise Unavailable("sink", "not now")
 
-    async with relaying(database, Script(act), replace(Rules(), jitter=0)):
+    async with relaying(database, Script(act), event_rules(jitter=0)):
         await until(lambda: ended(database), 6)
 
 
@@ -355,7 +354,7 @@ async def test_a_database_that_fails_for_a_while_ends_nothing(database: Database
     async with database.engine.begin() as conn:
         await conn.execute(text("ALTER TABLE outbox_event RENAME TO elsewhere"))
     sink = Script()
-    async with relaying(database, sink, Rules(poll_interval=0.1)) as relay:
+    async with relaying(database, sink, event_rules(poll_interval=0.1)) as relay:
 
         async def failing() -> bool:
             return relay.loop.restarts > 1

@@ -59,7 +59,7 @@ async def explained(database: Database, mode: str) -> dict[str, Any]:
     async with database.engine.connect() as conn:
         await conn.execute(text(f"SET LOCAL plan_cache_mode = {mode}"))
         explain = text(f"EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {claim.text}")
-        found = await conn.scalar(explain, {"batch": BATCH, "lease": 30.0})
+        found = await conn.scalar(explain, {"batch": BATCH, "lease": 30.0, "since": None})
         await conn.rollback()
     return dict(json.loads(found)[0]["Plan"])
 
@@ -89,7 +89,8 @@ async def test_a_claim_costs_the_same_in_a_crowded_table(crowded_dsn: str, subte
                     scans = [node for node in nodes(plan) if "Relation Name" in node and "Scan" in node["Node Type"]]
                     assert {scan.get("Index Name") for scan in scans} == {"ix_oct_due", f"{TABLE}_pkey"}
                     assert not [kind for kind in kinds if "Sort" in kind or "Bitmap" in kind or "Seq" in kind]
-                    assert [scan["Actual Rows"] * scan["Actual Loops"] for scan in scans] == [taken, taken, 1]
+                    found = [scan["Actual Rows"] * scan["Actual Loops"] for scan in scans]
+                    assert found == [taken, taken, 0 if taken else 1]  # what falls due next matters if nothing is due
                     assert [scan.get("Rows Removed by Filter", 0) for scan in scans] == [0, 0, 0]
                     # a row is found, locked, written again, and entered into two indexes, each three pages deep
                     assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= 20 + 20 * taken

@@ -41,6 +41,25 @@ async def test_stopping_ends_a_backoff(monkeypatch: pytest.MonkeyPatch) -> None:
         await loop.stopped(30)
 
 
+async def test_a_loop_that_is_cut_has_ended_when_it_is_stopped() -> None:
+    """What its body still does after it was cancelled is waited for: it may hold a connection of a pool that closes."""
+    closed = False
+
+    async def hold(_loop: Loop) -> None:
+        nonlocal closed
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.05)
+            closed = True
+
+    loop = Loop("holding", hold, stalled_after=1)
+    loop.start()
+    await asyncio.sleep(0.01)
+    await loop.stopped(0.01)
+    assert closed
+
+
 async def test_a_loop_that_stands_still_or_fails_is_seen_in_the_metrics() -> None:
     """One that makes no turn counts as stalled until it is stopped; each restart of one that fails is counted."""
 

@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db import Database
 from app.tasks.poller import Poller
-from app.tasks.queue import NewTask, TaskQueue
+from app.tasks.queue import Claim, NewTask, TaskQueue
 from app.tasks.settlement import Settlement
 from app.tasks.task import Done, GivenUp, NotMade, NotYet, Outcome, Sent, Task
 from tests.rows import insert_orders
@@ -328,6 +328,54 @@ async def test_draining_finishes_what_it_can_and_gives_back_the_rest(database: D
     assert [r.status for r in result] == ["COMPLETED"] * 2 + ["PENDING"] * 4
     assert [r.retry_count for r in result[2:]] == [0] * 4
     assert all(r.due_in <= 0 for r in result[2:])
+
+
+@pytest.mark.rule("SHUT-SCHED")
+async def test_rows_claimed_ahead_are_given_back(database: Database) -> None:
+    """While attempts are quick more rows are claimed than have a slot; the stop gives them back, due now, uncounted."""
+    await fill(database, 200)
+
+    class Distant(TaskQueue):
+        async def claim(self, batch: int, lease: float) -> Claim:
+            claimed = await super().claim(batch, lease)
+            await asyncio.sleep(0.05)
+            return claimed
+
+    async def act(_task: Task) -> Outcome:
+        if len(work.attempts) > 100:
+            await asyncio.sleep(60)
+        return Done()
+
+    work = Script(act)
+    poller = Poller(Distant(TABLE, database.engine), work, Rules(), slots=4, stalled_after=2)
+    poller.start()
+
+    async def ahead() -> bool:
+        leased = [r for r in await rows(database) if r.status == "PENDING" and r.due_in > 0]
+        return len(work.attempts) == 104 and len(leased) > 4
+
+    await until(ahead)
+    await poller.drain(0.5)
+    unfinished = [r for r in await rows(database) if r.status == "PENDING"]
+    assert len(unfinished) == 100
+    assert {r.retry_count for r in unfinished} == {0}
+    assert all(r.due_in <= 0 for r in unfinished)
+
+
+async def test_slow_attempts_claim_nothing_ahead(database: Database) -> None:
+    """After a burst of quick attempts too: what is claimed follows the pace at which slots become free."""
+    ids = await fill(database, 40)
+
+    async def act(task: Task) -> Outcome:
+        await asyncio.sleep(0 if task.task_id < ids[20] else 0.3)
+        return Done()
+
+    async with polling(database, Script(act)) as poller:
+
+        async def slow() -> bool:
+            return poller.in_flight == 4 and len([r for r in await rows(database) if r.due_in > 0]) == 4
+
+        await until(slow)
 
 
 async def test_cancelling_an_attempt_gives_it_back(database: Database) -> None:

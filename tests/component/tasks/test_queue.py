@@ -111,6 +111,21 @@ async def test_a_claim_tells_when_the_next_row_falls_due(database: Database, que
     assert claim.next_due == pytest.approx(9, abs=1)
 
 
+async def test_what_falls_due_behind_the_last_claim_is_found(
+    database: Database, queue: TaskQueue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A claim begins where the last one ended, and now and then at the oldest row: none is passed over for long."""
+    monkeypatch.setattr("app.tasks.queue.LOOK_BACK", 0.5)
+    await fill(database, queue, 2)
+    assert len((await queue.claim(1, 30)).tasks) == 1
+    await run(
+        database, "UPDATE order_confirmation_task SET next_attempt_at = now() - interval '1 h' WHERE retry_count = 0"
+    )
+    assert (await queue.claim(1, 30)).tasks == []
+    await asyncio.sleep(0.6)
+    assert len((await queue.claim(1, 30)).tasks) == 1
+
+
 async def test_an_expired_lease_is_claimed_again(database: Database, queue: TaskQueue) -> None:
     """The rows of a dead worker simply fall due; nobody needs to rescue them."""
     await fill(database, queue)

@@ -68,7 +68,7 @@ function morphChildren(old, fresh) {
 }
 
 async function turn() {
-  if (!document.hidden && !$("ask").open) await refresh();
+  if (!document.hidden && !$("ask").open && $("key").hidden) await refresh();
   setTimeout(turn, every * 1000);
 }
 
