@@ -36,12 +36,12 @@ class EmbeddedPostgresError(Exception):
 
 def cannot_use(data_dir: Path, error: OSError) -> str:
     """The words for a data directory that cannot be had, and what to do."""
-    reason = f"{error.strerror}. Set ORDERS_PG__DSN, or ORDERS_PG__DATA_DIR to a new directory that can be written"
-    if isinstance(error, (FileExistsError, NotADirectoryError, FileNotFoundError)):
-        above = next(place for place in data_dir.resolve().parents if place.exists())
-        what = "no directory can be made in" if above.is_dir() else "it would be inside of the file"
-        reason = f"{what} {above}. Set ORDERS_PG__DATA_DIR to another place, or ORDERS_PG__DSN"
-    return f"pg.dsn is not set, and the embedded PostgreSQL cannot use {data_dir}: {reason}"
+    path, reason = data_dir.resolve(), error.strerror
+    if isinstance(error, (FileExistsError, FileNotFoundError, NotADirectoryError)):
+        there = next(place for place in (path, *path.parents) if place.exists())
+        reason = f"no directory can be made in {there}" if there.is_dir() else f"{there} is no directory"
+    cure = "Set ORDERS_PG__DSN, or ORDERS_PG__DATA_DIR to a place where a directory can be made"
+    return f"pg.dsn is not set, and the embedded PostgreSQL cannot use {data_dir}: {reason}. {cure}"
 
 
 class EmbeddedPostgres:

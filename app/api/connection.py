@@ -16,6 +16,11 @@ log = structlog.get_logger()
 MAX_HEAD = 32_768
 """Bytes of a request line and its headers together, and of whatever else is neither head nor body."""
 
+MOST_BEHIND = 16
+"""Requests that may wait on a connection for the answer to the one before while more is read."""
+
+GIVE_UP_BEFORE = 0.2
+"""Seconds before the end of a shutdown's drain."""
 
 MALFORMED = ProblemError(Kind.MALFORMED, "This is not HTTP/1.1.")
 TOO_LARGE = ProblemError(
@@ -68,6 +73,8 @@ class Connection(HttpToolsProtocol):
             raise ValueError("head too large")  # ends the parser, so that uvicorn sends its 400 response
         self._advance()
         super().on_headers_complete()
+        if 0 < len(self.pipeline) < MOST_BEHIND:  # uvicorn pauses, and would not notice that the client hangs up
+            self.flow.resume_reading()
 
     def on_body(self, body: bytes) -> None:
         self._advance()
@@ -75,7 +82,20 @@ class Connection(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._answered = cycle
-        super()._start_asgi_task(cycle, UntilClose(app, cycle) if cycle.scope["http_version"] == "1.0" else app)
+        if cycle.scope["http_version"] == "1.0":
+            app = UntilClose(app, cycle)
+        super()._start_asgi_task(cycle, app)
+
+    def shutdown(self) -> None:
+        """Let the answer go out. If the client does not take it, give it up before uvicorn ends it with an error."""
+        super().shutdown()
+        patience = self.config.timeout_graceful_shutdown
+        assert patience is not None
+        self.loop.call_later(patience - GIVE_UP_BEFORE, self._give_up)
+
+    def _give_up(self) -> None:
+        if self.flow.write_paused or self.transport.is_closing():
+            self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(self._refusal)
@@ -125,7 +145,7 @@ class Connection(HttpToolsProtocol):
 
 
 class UntilClose:
-    """For HTTP/1.0, which knows no chunks: an answer without a length goes out as it is, and the connection's end ends it.
+    """For HTTP/1.0, which knows no chunks: an answer without a length goes out as it is, until the connection ends.
 
     uvicorn closes the connection after each answer to HTTP/1.0, and would send chunks even so.
     """

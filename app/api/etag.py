@@ -34,6 +34,6 @@ def conditional(request: Request, body: bytes) -> Response:
 
 
 def _is_named(request: Request, tag: str) -> bool:
-    """Whether If-None-Match names the tag; a weak one is as good, and `*` is any. What is no list of tags names none."""
+    """Whether If-None-Match names the tag; a weak one is as good, `*` is any, and what is no list names none."""
     named = ", ".join(request.headers.getlist(NAME)).strip()
     return named == "*" or (_TAGS.fullmatch(named) is not None and tag in re.findall(_TAG, named))

@@ -1,4 +1,4 @@
-"""Pages of other sites, which act through the browser of somebody who reaches this service: nothing is done for them."""
+"""Pages of other sites, which act through the browser of whoever reaches this service: nothing is done for them."""
 
 from urllib.parse import urlsplit
 

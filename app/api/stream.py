@@ -27,8 +27,8 @@ LAST_EVENT_ID = "Last-Event-ID"
 
 LastEventId = Annotated[
     int,
-    DIGITS,
     Header(alias=LAST_EVENT_ID, ge=0, le=2**31 - 1, description="The id of the last event that the client has."),
+    DIGITS,
 ]
 
 

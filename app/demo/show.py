@@ -82,7 +82,7 @@ Look around:
 Place one more order, and follow it:
   id=$({place} | grep -o '[0-9]*' | head -1)
   curl -N {stage.url}/orders/$id/events
-Break the insurer, place eight orders, and see the breaker open:
+Break the insurer, place eight orders, and look until its breaker is open:
   {break_or_mend} '{{"mode": "error"}}'
   for i in 1 2 3 4 5 6 7 8; do {place}; done
   {PYTHON} -m app systems --url {stage.url}

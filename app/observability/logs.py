@@ -1,13 +1,14 @@
-"""Logging: one pipeline for our lines and the libraries', JSON for machines, columns on a terminal."""
+"""Logging: one form for our lines and the libraries', JSON for machines, columns on a terminal."""
 
+import json
 import logging
 import sys
 from io import StringIO
-from typing import Literal, TextIO
+from typing import Any, Literal, NoReturn, TextIO
 
 import structlog
 from opentelemetry.trace import format_span_id, format_trace_id, get_current_span
-from structlog.typing import EventDict, ExcInfo
+from structlog.typing import EventDict, ExcInfo, Processor
 
 from app.observability.writer import Writer
 from app.text import legible
@@ -20,7 +21,7 @@ def _add_trace(_logger: object, _method: str, line: EventDict) -> EventDict:
     return line
 
 
-_SHARED: list[structlog.typing.Processor] = [
+_SHARED: list[Processor] = [
     structlog.contextvars.merge_contextvars,
     _add_trace,
     structlog.processors.add_log_level,
@@ -28,7 +29,7 @@ _SHARED: list[structlog.typing.Processor] = [
     structlog.processors.TimeStamper(fmt="iso", utc=True),
 ]
 
-_FOREIGN: list[structlog.typing.Processor] = [
+_FOREIGN: list[Processor] = [
     *_SHARED,
     structlog.stdlib.ExtraAdder(),
     lambda _logger, _method, line: {k: v for k, v in line.items() if k != "color_message"},
@@ -51,13 +52,20 @@ _tracebacks = structlog.processors.ExceptionRenderer(
 )
 
 
+_encode = json.JSONEncoder(ensure_ascii=False, default=repr).encode
+
+
+def _as_json(_logger: object, _method: str, line: EventDict) -> str:
+    return _encode(line)
+
+
 def configure_logs(level: str, style: Literal["auto", "json", "console"]) -> None:
     """Send every log line to stderr at `level` and above; "auto" is console on a terminal and JSON elsewhere."""
     console = style == "console" or (style == "auto" and sys.stderr is not None and sys.stderr.isatty())
-    render: list[structlog.typing.Processor] = (
+    render: list[Processor] = (
         [_make_legible, structlog.dev.ConsoleRenderer(exception_formatter=_show_traceback)]
         if console
-        else [_tracebacks, structlog.processors.JSONRenderer(ensure_ascii=False)]
+        else [_tracebacks, _as_json]
     )
     writer = Writer()
     writer.setFormatter(
@@ -71,11 +79,27 @@ def configure_logs(level: str, style: Literal["auto", "json", "console"]) -> Non
     logging._srcfile = None  # noqa: SLF001  the manual's way to look for no caller
     for name in ("httpx", "urllib3", "alembic.runtime.plugins"):
         logging.getLogger(name).setLevel("WARNING")  # they have lines for every successful call
-    route_structlog()
+
+    def rendered(line: Any) -> str:
+        for step in render:
+            line = step(None, "", line)
+        return str(line)
+
+    def write(_logger: object, _method: str, line: EventDict) -> NoReturn:
+        """The end of our lines: the way through the standard library would double what each of them costs."""
+        writer.write(rendered, line)
+        raise structlog.DropEvent
+
+    structlog.configure(
+        processors=[*_SHARED, write],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        cache_logger_on_first_use=True,
+    )
 
 
 def route_structlog() -> None:
-    """Let structlog's lines go through the standard library's loggers."""
+    """Let our lines go through the standard library's loggers: to whoever has put a handler there."""
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,

@@ -6,6 +6,8 @@ import sys
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
+from typing import Any
 
 from app.observability import metrics
 
@@ -29,11 +31,15 @@ class Writer(logging.Handler):
         super().__init__()
         self._lines: deque[str] = deque()
         self._news, self._idle = threading.Event(), True
-        threading.Thread(target=self._write, name="log writer", daemon=True).start()
+        threading.Thread(target=self._write_on, name="log writer", daemon=True).start()
 
     def emit(self, record: logging.LogRecord) -> None:
+        self.write(self.format, record)
+
+    def write(self, form: Callable[[Any], str], said: Any) -> None:
+        """Put what was said in its form and into the queue; it never fails."""
         try:
-            line = self.format(record)
+            line = form(said)
         except Exception as error:  # noqa: BLE001 - what cannot be shown must not break whoever logs it
             line = f'{{"level": "error", "event": "a line could not be formatted", "error": "{type(error).__name__}"}}'
         if len(self._lines) < CAPACITY:
@@ -48,7 +54,7 @@ class Writer(logging.Handler):
         while (self._lines or not self._idle) and time.monotonic() < until:
             time.sleep(0.005)
 
-    def _write(self) -> None:
+    def _write_on(self) -> None:
         while self._news.wait():
             self._news.clear()
             self._idle = False

@@ -13,8 +13,8 @@ from app.settings.section import Bytes, Count, Name, Seconds, Section, unbroken
 
 Scope = Literal["orders:write", "orders:read", "ops"]
 
-
-HOST_NAME = re.compile(r"([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z_]([a-z0-9_-]{0,61}[a-z0-9_])?\.?", re.IGNORECASE)
+LABEL = r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
+HOST_NAME = re.compile(rf"({LABEL}\.)*(?!\d+\.?$){LABEL}\.?", re.IGNORECASE)
 """As DNS has it, with the underscores of container networks; the last part is no number, or it would be an address."""
 
 

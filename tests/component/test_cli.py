@@ -1,12 +1,17 @@
 """The commands, as processes."""
 
+import asyncio
 import json
 import re
 import signal
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from subprocess import CompletedProcess, Popen
 
+import asyncpg
 import httpx
 import pytest
 
@@ -93,6 +98,23 @@ def test_an_open_address_without_authentication_is_refused() -> None:
     refused(run("serve", "--host", "0.0.0.0"), 2, "api.host = 0.0.0.0", "auth.mode")
 
 
+@pytest.mark.parametrize("arguments", [("--role", "api"), ("--role", "worker"), ("--host", "0.0.0.0")], ids=" ".join)
+def test_a_part_of_a_service_needs_a_database(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    """What belongs to a larger service, or is reached by others, starts on no database that it made for itself."""
+    keys = '[{"name": "a", "sha256": "' + "0a" * 32 + '", "scopes": ["orders:write"]}]'
+    given = {"ORDERS_AUTH__MODE": "api_key", "ORDERS_AUTH__KEYS": keys}
+    done = run("serve", "--port", "0", *arguments, ORDERS_PG__DATA_DIR=str(tmp_path / "postgres"), **given)
+    refused(done, 2, "pg.dsn: needed with", arguments[1], "ORDERS_PG__DSN")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", [("migrate",), ("invariants",), ("orders", "list"), ("orders", "show", "1")])
+def test_no_command_makes_a_database(command: tuple[str, ...], tmp_path: Path) -> None:
+    """Who forgot the DSN is told so, and is not answered out of a new and empty database."""
+    refused(run(*command, ORDERS_PG__DATA_DIR=str(tmp_path / "postgres")), 3, "no pg.dsn is set", "ORDERS_PG__DSN")
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("command", ["serve", "sandbox"])
 def test_a_taken_port_is_named(command: str, taken: int) -> None:
     """Who wants a port that is taken learns which one, and what to do."""
@@ -123,7 +145,7 @@ def test_migrate_brings_the_schema_up_once(empty_dsn: str) -> None:
     """Tasks cannot be listed before, only the first migration applies anything, and then they can."""
     refused(run("tasks", "list", ORDERS_PG__DSN=empty_dsn), 3, "python -m app migrate")
     first, second = (run("migrate", ORDERS_PG__DSN=empty_dsn) for _ in range(2))
-    assert (first.returncode, first.stdout[:12]) == (0, "applied 0001")
+    assert (first.returncode, first.stdout[:12], first.stderr) == (0, "applied 0001", "")
     assert (second.returncode, second.stdout) == (0, "the schema is up to date\n")
     assert run("tasks", "list", "--json", ORDERS_PG__DSN=empty_dsn).stdout == "[]\n"
 
@@ -150,6 +172,44 @@ def test_serve_waits_for_its_schema(empty_dsn: str, tmp_path: Path) -> None:
         assert process.wait(30) == 0
 
 
+def test_serve_starts_while_the_schema_is_locked(pg_dsn: str, tmp_path: Path) -> None:
+    """A database that fails after it has been reached ends no start: readiness is red until that is over."""
+    output = tmp_path / "output"
+    environ = {"ORDERS_PG__DSN": pg_dsn, "ORDERS_PG__PING_TIMEOUT": "1", "ORDERS_SHUTDOWN__LEAD": "0"}
+    with (
+        locked_schema(pg_dsn),
+        started("serve", "--role", "worker", "--port", "0", output=output, **environ) as process,
+    ):
+        url = address(output, process)
+        assert "the schema's version cannot be read" in output.read_text()
+        assert httpx.get(f"{url}/health/ready").status_code == 503
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+
+
+@contextmanager
+def locked_schema(dsn: str) -> Iterator[None]:
+    """A migration that takes its time."""
+    done, begun = threading.Event(), threading.Event()
+
+    async def hold_lock() -> None:
+        migration = await asyncpg.connect(dsn)
+        async with migration.transaction():
+            await migration.execute("LOCK TABLE alembic_version IN ACCESS EXCLUSIVE MODE")
+            begun.set()
+            await asyncio.to_thread(done.wait)
+        await migration.close()
+
+    with ThreadPoolExecutor(1) as thread:
+        holding = thread.submit(asyncio.run, hold_lock())
+        try:
+            assert begun.wait(10)
+            yield
+        finally:
+            done.set()
+            holding.result()
+
+
 def test_serve_brings_its_own_database(data_dir: Path, tmp_path: Path) -> None:
     """Without a DSN one command is enough: PostgreSQL is started, migrated, and stopped again at SIGTERM."""
     output = tmp_path / "output"
@@ -158,7 +218,9 @@ def test_serve_brings_its_own_database(data_dir: Path, tmp_path: Path) -> None:
         "serve", "--port", "0", output=output, ORDERS_PG__DATA_DIR=directory, ORDERS_SHUTDOWN__LEAD="0"
     ) as process:
         assert httpx.get(f"{address(output, process)}/health/ready", timeout=60).status_code == 200
-        assert run("tasks", "list", "--json", ORDERS_PG__DATA_DIR=directory).stdout == "[]\n"
+        assert f'"database": "embedded PostgreSQL in {directory}"' in output.read_text()
+        done = run("tasks", "list", "--json", ORDERS_PG__DATA_DIR=directory)
+        assert (done.stdout, f"embedded PostgreSQL in {directory}" in done.stderr) == ("[]\n", True)
         refused(run("demo", "--once", ORDERS_PG__DATA_DIR=directory), 3, "a service", "ORDERS_PG__DATA_DIR")
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
@@ -176,7 +238,7 @@ def test_a_directory_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     """Who forgot the DSN where nothing can be written learns of both."""
     (tmp_path / "file").touch()
     done = run("serve", "--port", "0", ORDERS_PG__DATA_DIR=str(tmp_path / "file" / "postgres"))
-    refused(done, 3, "pg.dsn is not set", "ORDERS_PG__DSN", str(tmp_path))
+    refused(done, 3, "pg.dsn is not set", "ORDERS_PG__DSN", f"{tmp_path / 'file'} is no directory")
 
 
 @pytest.mark.parametrize("sign", SIGNS)

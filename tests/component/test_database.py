@@ -200,6 +200,18 @@ async def test_a_ping_has_a_deadline() -> None:
             assert database.pool_in_use == 0
 
 
+async def test_a_look_at_the_schema_has_a_deadline_and_an_answer(pg_dsn: str, database: Database) -> None:
+    """While a migration holds the version's table, and when nobody is there, what is wrong is said in words."""
+    async with database.engine.begin() as other, opened(pg_dsn, ping_timeout=0.3) as hasty:
+        await other.execute(text("LOCK TABLE alembic_version IN ACCESS EXCLUSIVE MODE"))
+        async with asyncio.timeout(3):
+            behind = await hasty.schema_behind()
+    assert behind is not None
+    assert behind.startswith("the schema's version cannot be read: no answer within 0.3 s")
+    async with opened("postgresql://h@127.0.0.1:1/d") as nowhere:
+        assert "cannot be read: Connection refused" in str(await nowhere.schema_behind())
+
+
 async def test_a_ping_that_finds_no_free_connection_leaves_the_pool_whole(pg_dsn: str) -> None:
     """Pings at an exhausted pool end at their deadline; afterwards the pool has all its places."""
     async with opened(pg_dsn, ping_timeout=0.1, pool=PoolSettings(max=1, acquire_timeout=5)) as database:

@@ -5,10 +5,12 @@ import os
 import pty
 import re
 import signal
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
+from itertools import takewhile
 from pathlib import Path
 
 import asyncpg
@@ -17,7 +19,7 @@ import pytest
 
 from app.embedded import EmbeddedPostgres
 from app.occupied import Occupied, listen
-from tests.commands import new_data_dir, run, started, wait_for
+from tests.commands import ROOT, new_data_dir, run, started, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -70,6 +72,9 @@ def test_once_brings_all_sample_orders_to_their_end(data_dir: Path) -> None:
     assert "All 6 orders are COMPLETED" in done.stdout
     assert "\x1b" not in done.stdout
     assert f"embedded PostgreSQL in {data_dir}" in done.stdout
+    assert data_dir.with_name("postgres.demo.log").exists()
+    seconds = [float(found) for found in re.findall(r"^ *([\d.]+)s  order", done.stdout, re.MULTILINE)]
+    assert seconds == sorted(seconds)
     told = re.findall(r"s  order 1  (\w+)", done.stdout)
     assert (told[0], told[-1]) == ("ACCEPTED", "COMPLETED")
     assert not (data_dir / "postmaster.pid").exists()
@@ -144,12 +149,12 @@ def test_a_killed_demo_can_be_started_again(data_dir: Path, tmp_path: Path, defa
         pages = re.findall(r"http://127\.0\.0\.1:\d+/\S*?(?=[,\s])", look_around)
         assert {f"{service}/ops", f"{service}/docs", f"{service}/redoc", f"{sandbox}/"} <= {*pages}
         assert [page for page in pages if httpx.get(page).status_code != 200] == []
-        order = re.search(r"curl -i (\S+) .* -d '(.*)'", text)
-        assert order is not None
-        answer = httpx.post(order[1], content=order[2], headers={"Content-Type": "application/json"})
-        assert answer.status_code == 202
-        found = f"{service}{answer.headers['Location']}"
-        wait_for(lambda: httpx.get(found).json()["status"] == "COMPLETED", demo, output)
+        events = re.findall("event: (.*)", typed(text, "Place one more"))
+        assert (events[0], events[-1]) == ("order.accepted", "order.completed")
+        typed(text, "Break the insurer")
+        wait_for(lambda: breaker(service) == "open", demo, output)
+        assert '"mode":"ok"' in typed(text, "Mend it")
+        assert run("demo", ORDERS_PG__DATA_DIR=directory).returncode == 3
         demo.send_signal(signal.SIGINT)
         assert demo.wait(30) == 0
     watching.join()
@@ -157,6 +162,18 @@ def test_a_killed_demo_can_be_started_again(data_dir: Path, tmp_path: Path, defa
     with pytest.raises(httpx.ConnectError):
         httpx.get(service)
     assert not (data_dir / "postmaster.pid").exists()
+
+
+def typed(text: str, heading: str) -> str:
+    """What the commands below the heading print when they are typed in a shell."""
+    below = text.partition(heading)[2].splitlines()[1:]
+    commands = [line.strip() for line in takewhile(lambda line: line.startswith("  "), below)]
+    done = subprocess.run(["bash", "-c", "\n".join(commands)], cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout
+
+
+def breaker(service: str) -> str:
+    return str(httpx.get(f"{service}/ops/systems").json()["systems"]["insurance"]["breaker"]["state"])
 
 
 def watch(screen: int, seen: bytearray) -> None:

@@ -30,8 +30,8 @@ async def test_a_sections_numbers_are_its_systems_numbers() -> None:
                 system.policy.snapshot().capacity,
                 system.policy.snapshot().window,
                 system.client._connector.limit,
-                system.client._http.timeout.connect,
-                system.client._http.timeout.read,
+                system.client._timeout["connect"],
+                system.client._timeout["read"],
                 system.policy._breaker.settings.failure_rate,
             )
             for name, system in wiring.systems.items()

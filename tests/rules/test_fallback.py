@@ -120,4 +120,4 @@ async def test_a_second_provider_would_have_its_own_breaker() -> None:
 def test_every_system_has_one_provider(service: Service) -> None:
     """Each step asks one system, and no two steps the same: nothing falls back to another provider."""
     assert [step.system for step in service.wiring.steps] == list(STEPS)
-    assert len({system.client._http.base_url for system in service.wiring.systems.values()}) == len(STEPS)
+    assert len({system.client._base_url for system in service.wiring.systems.values()}) == len(STEPS)

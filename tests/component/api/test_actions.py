@@ -1,5 +1,6 @@
 """What operators do leaves its reason behind, on the whole service."""
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from tests.component.api.test_auth import auth_environ, bearing
+from tests.faults.proxy import proxy_to_postgres
 from tests.service import Sandbox, Service, service_running, settings_for
 
 QUICK = {"ORDERS_TASKS__DEFAULT__MAX_ATTEMPTS": "2", "ORDERS_TASKS__DEFAULT__BACKOFF_CAP": "1"}
@@ -127,6 +129,25 @@ async def test_a_system_is_isolated_even_if_that_cannot_be_kept(
     assert await is_isolated(service, "sber")
     lines = [record.msg for record in caplog.records if isinstance(record.msg, dict)]
     assert [line["reason"] for line in lines if line["event"] == "operator changed a system"] == ["a drill"]
+    assert [line["target"] for line in lines if line["event"] == "operator action not recorded"] == ["sber"]
+
+
+async def test_a_system_is_isolated_while_the_database_hangs(
+    pg_dsn: str, sandbox: Sandbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It does not wait for the audit as long as statements may take."""
+    patient = {"ORDERS_PG__STATEMENT_TIMEOUT": "60", "ORDERS_PG__LOCK_TIMEOUT": "60"}
+    async with (
+        proxy_to_postgres(pg_dsn) as (proxy, dsn),
+        service_running(settings_for(dsn, sandbox.url, patient)) as service,
+    ):
+        assert await actions(service) == []
+        proxy.hold()
+        async with asyncio.timeout(8):
+            answer = await service.client.post("/ops/systems/sber/isolate")
+        assert (answer.status_code, answer.json()["breaker"]["isolated"]) == (200, True)
+        proxy.pass_on()
+    lines = [record.msg for record in caplog.records if isinstance(record.msg, dict)]
     assert [line["target"] for line in lines if line["event"] == "operator action not recorded"] == ["sber"]
 
 

@@ -51,9 +51,16 @@ async def test_who_has_the_order_as_it_is_gets_304(still: Service) -> None:
         ("*", 304),
         ("W/{tag}", 304),
         ('"other", W/"another",{tag}', 304),
-        ('"with, comma" , {tag} , ""', 304),
+        ('"with,comma" , {tag} , ""', 304),
         ('"other"', 200),
         ("W/*", 200),
+        ("{tag}x", 200),
+        ('"with space", {tag}', 200),
+        ("x{tag}", 200),
+        ('"other" {tag}', 200),
+        ('{tag}, "other', 200),
+        ("*, {tag}", 200),
+        (", ,\t{tag},", 304),
         ("{bare}", 200),
         ("", 200),
         ('"{bare}', 200),
@@ -176,15 +183,18 @@ async def test_where_too_many_wait_the_answer_comes_at_once(pg_dsn: str, sandbox
     assert "preference-applied" not in answer.headers
 
 
-async def test_nobody_waits_for_a_client_that_has_left(still: Service) -> None:
-    """Its place is free at once, and not when its time is up."""
+@pytest.mark.parametrize("more", [0, 1, 3], ids=["alone", "one behind", "three behind"])
+async def test_nobody_waits_for_a_client_that_has_left(still: Service, more: int) -> None:
+    """Its place is free at once, and not when its time is up, also if it has asked for more on the same connection."""
     url, order_id = still.client.base_url, await still.place()
     _, writer = await asyncio.open_connection(url.host, url.port)
     writer.write(f"GET /orders/{order_id} HTTP/1.1\r\nHost: localhost\r\nPrefer: wait=30\r\n\r\n".encode())
     async with asyncio.timeout(10):
         while not still.wiring.news.watches:
             await asyncio.sleep(0.01)
-        writer.close()
+        writer.write(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\n\r\n" * more)
+        await asyncio.sleep(0.1)
+        writer.transport.abort()
         while still.wiring.news.watches:
             await asyncio.sleep(0.01)
 

@@ -75,7 +75,10 @@ async def test_a_head_without_end_is_cut(service: Service) -> None:
 )
 async def test_what_follows_a_body_is_bounded_too(service: Service, tail: bytes) -> None:
     """Trailers and chunk extensions are no way around the limit."""
-    head = b"POST /orders HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    head = (
+        b"POST /orders HTTP/1.1\r\nHost: localhost\r\n"
+        b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
     pieces = [tail[i : i + 5_000] for i in range(0, len(tail), 5_000)]
     answer = await send(service, head, *pieces)
     assert b" 202 " not in answer
@@ -177,3 +180,32 @@ async def test_the_documentation_can_be_left_out(pg_dsn: str, sandbox: Sandbox, 
     environ: dict[str, Any] = {"ORDERS_API__DOCS": "false"}
     async with service_running(settings_for(pg_dsn, sandbox.url, environ), "api") as service:
         assert (await service.client.get(path)).status_code == 404
+
+
+async def test_a_stream_over_http_1_0_ends_with_its_connection(service: Service) -> None:
+    """That version knows no chunks: the events come as they are, and an answer with a length keeps it."""
+    order_id = await service.place()
+    await service.reach([order_id], "COMPLETED")
+    head, _, events = (await send(service, f"GET /orders/{order_id}/events HTTP/1.0\r\n\r\n".encode())).partition(
+        b"\r\n\r\n"
+    )
+    assert b"transfer-encoding" not in head
+    assert b"\r\nconnection: close" in head
+    assert events.startswith(b"retry: ")
+    assert [line for line in events.splitlines() if line.startswith(b"id: ")] == [b"id: %d" % n for n in range(1, 8)]
+    assert events.endswith(b"\n\n")
+    sized = await send(service, f"GET /orders/{order_id} HTTP/1.0\r\n\r\n".encode())
+    assert b"\r\ncontent-length: %d\r\n" % len(sized.partition(b"\r\n\r\n")[2]) in sized
+
+
+async def test_a_client_that_reads_nothing_is_nobodys_bug(
+    pg_dsn: str, sandbox: Sandbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    """When the service stops, answers that nobody takes are given up without an error in the log."""
+    settings = settings_for(pg_dsn, sandbox.url, {"ORDERS_SHUTDOWN__DRAIN": "1"})
+    async with service_running(settings, "api") as service:
+        _, writer = await asyncio.open_connection("127.0.0.1", service.client.base_url.port, limit=1)
+        writer.write(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 200)
+        await asyncio.sleep(0.5)
+    writer.transport.abort()
+    assert [record for record in caplog.records if record.levelname == "ERROR"] == []

@@ -263,11 +263,12 @@ def table() -> Iterator[str]:
 
 def test_exit_codes() -> None:
     """The codes of the page are the commands' own."""
-    from app.cli.commands import CANNOT_RUN, CONFIG_REFUSED, TERMINATED  # noqa: PLC0415  a heavy module for one test
+    from app.cli.commands import CONFIG_REFUSED, TERMINATED  # noqa: PLC0415  a heavy module for one test
+    from app.cli.output import CANNOT_RUN, NOT_READ  # noqa: PLC0415
 
     stated = {
         int(code)
         for row in re.findall(r"^\| ([\d, ]+) \|", PAGE.split("\n## ")[1], re.MULTILINE)
         for code in row.split(",")
     }
-    assert stated == {0, 1, CONFIG_REFUSED, CANNOT_RUN, 130, TERMINATED}
+    assert stated == {0, 1, CONFIG_REFUSED, CANNOT_RUN, 130, NOT_READ, TERMINATED}

@@ -45,6 +45,21 @@ async def test_a_missing_schema_turns_readiness_red(empty_dsn: str, sandbox: San
         assert "migrate" in answer.json()["problems"][0]
 
 
+async def test_a_locked_schema_turns_readiness_red(pg_dsn: str, sandbox: Sandbox) -> None:
+    """While a migration holds the schema's version, readiness answers in time and in its own form."""
+    hasty = {"ORDERS_PG__PING_TIMEOUT": "0.5"}
+    async with service_running(settings_for(pg_dsn, sandbox.url, hasty)) as service:
+        migration = await asyncpg.connect(pg_dsn)
+        async with migration.transaction():
+            await migration.execute("LOCK TABLE alembic_version IN ACCESS EXCLUSIVE MODE")
+            async with asyncio.timeout(4):  # before pg.lock_timeout
+                ready = await service.client.get("/health/ready")
+        await migration.close()
+        assert (ready.status_code, ready.json()["ready"]) == (503, False)
+        assert "the schema's version cannot be read: no answer within 0.5 s" in ready.json()["problems"][0]
+        assert (await service.client.get("/health/ready")).status_code == 200
+
+
 async def test_a_stalled_poller_turns_readiness_red(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     """When a poller's loop dies, readiness is red within moments and green again once it is back."""
     monkeypatch.setattr("app.loop.RESTART_FIRST", 1.0)

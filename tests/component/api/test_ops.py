@@ -177,7 +177,9 @@ async def test_an_operator_gets_through_when_all_is_full(pg_dsn: str, sandbox: S
     """While requests are refused for their number, systems can still be looked at and isolated."""
     full = {"ORDERS_API__MAX_CONCURRENT_REQUESTS": "2", "ORDERS_API__MAX_STREAMS": "1"}
     async with service_running(settings_for(pg_dsn, sandbox.url, full)) as service:
-        half = b"POST /orders HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"
+        half = (
+            b"POST /orders HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{"
+        )
         writers = [(await asyncio.open_connection("127.0.0.1", service.client.base_url.port))[1] for _ in range(2)]
         for writer in writers:
             writer.write(half)

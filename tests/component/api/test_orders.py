@@ -156,6 +156,41 @@ async def test_a_bad_order_is_refused_with_the_place_of_the_error(service: Servi
         assert await conn.scalar(text("SELECT count(*) FROM orders")) == 0
 
 
+@pytest.mark.parametrize("wrong", ["\0", "\n", "\x7f", "\x80", "\x9b31m", "\u202a", "\u202e", "\u2066", "\u2069"])
+async def test_text_that_others_could_be_fooled_with_is_refused(service: Service, wrong: str) -> None:
+    """Control characters, C1 as well, and those that turn the direction of writing; the 422 says so in words."""
+    said = f"c-{wrong}42"
+    for path, body in (
+        ("/orders", {**ORDER, "customerId": said}),
+        ("/orders", {**ORDER, "items": [{**ORDER["items"][0], "sku": said}]}),
+        ("/ops/systems/sber/isolate", {"reason": said}),
+    ):
+        answer = await service.client.post(path, json=body)
+        assert answer.status_code == 422
+        assert "control characters" in answer.json()["errors"][0]["detail"]
+
+
+@pytest.mark.parametrize(
+    "name", ["Ярослав", "\N{NO-BREAK SPACE}", "שלום \N{RIGHT-TO-LEFT MARK}", "👩\N{ZERO WIDTH JOINER}💻", "a\u0301"]
+)
+async def test_text_of_every_language_is_welcome(service: Service, name: str) -> None:
+    """Letters, marks, emoji and their joiners come back as they were given."""
+    order_id = await service.place(customerId=name, items=[{**ORDER["items"][0], "sku": name}])
+    order = await service.order(order_id)
+    assert (order["customerId"], order["items"][0]["sku"]) == (name, name)
+
+
+async def test_an_older_order_is_shown_as_it_was_given(service: Service) -> None:
+    """What a rule of today would refuse is no reason to hide an order of yesterday."""
+    order_id = await service.place()
+    async with service.wiring.database.engine.begin() as conn:
+        await conn.execute(text("UPDATE orders SET customer_id = :given"), {"given": "c-\x9b"})
+    for path in (f"/orders/{order_id}", "/orders"):
+        answer = await service.client.get(path)
+        assert answer.status_code == 200
+        assert "c-\x9b" in answer.text
+
+
 async def test_one_currency_per_order(service: Service) -> None:
     """Prices in two currencies are refused: their sum would mean nothing."""
     euro = {**ORDER["items"][0], "price": {"amount": "5", "currency": "EUR"}}
@@ -197,6 +232,13 @@ ERRORS: list[tuple[str, str, dict[str, Any], int]] = [
     ("GET", "/orders/0", {}, 422),
     ("GET", "/orders/99999999999999999999", {}, 422),
     ("GET", "/orders/abc", {}, 422),
+    ("GET", "/orders/1.0", {}, 422),
+    ("GET", "/orders/+1", {}, 422),
+    ("GET", "/orders/1_0", {}, 422),
+    ("GET", "/orders?limit=1_0", {}, 422),
+    ("GET", "/orders/1_0/events", {}, 422),
+    ("POST", "/orders/1_0/cancel", {}, 422),
+    ("GET", "/ops/tasks?limit=1.0", {}, 422),
     ("DELETE", "/orders", {}, 405),
     ("POST", "/orders", {"content": chunks(), "headers": JSON}, 413),
     ("POST", "/orders", {"content": chunks(), "headers": {**JSON, "content-length": "1800000"}}, 413),

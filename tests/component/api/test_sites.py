@@ -15,14 +15,14 @@ PUBLIC = {"ORDERS_API__PUBLIC_URL": "https://Orders.example:443/api"}
 @pytest.fixture
 async def outside(pg_dsn: str, sandbox: Sandbox) -> AsyncIterator[Service]:
     """A service for a closed network, where it may have any name."""
-    async with service_running(settings_for(pg_dsn, sandbox.url, OUTSIDE), "api") as service:
+    async with service_running(settings_for(pg_dsn, sandbox.url, OUTSIDE)) as service:
         yield service
 
 
 @pytest.fixture
 async def known(pg_dsn: str, sandbox: Sandbox) -> AsyncIterator[Service]:
     """A service on loopback with a proxy in front."""
-    async with service_running(settings_for(pg_dsn, sandbox.url, PUBLIC), "api") as service:
+    async with service_running(settings_for(pg_dsn, sandbox.url, PUBLIC)) as service:
         yield service
 
 
@@ -78,11 +78,13 @@ async def test_the_public_url_is_the_services_own(
     pg_dsn: str, sandbox: Sandbox, origin: str, host: str, status: int
 ) -> None:
     """Where it is set, no other name counts, however a proxy passes it on; loopback cannot be another site's."""
-    async with service_running(settings_for(pg_dsn, sandbox.url, OUTSIDE | PUBLIC), "api") as service:
+    async with service_running(settings_for(pg_dsn, sandbox.url, OUTSIDE | PUBLIC)) as service:
         assert await isolated_by(service, Host=host, Origin=origin) == status
 
 
-@pytest.mark.parametrize("media", ["application/x-www-form-urlencoded", "multipart/form-data; boundary=a", "text/plain"])
+@pytest.mark.parametrize(
+    "media", ["application/x-www-form-urlencoded", "multipart/form-data; boundary=a", "text/plain"]
+)
 async def test_forms_are_refused(outside: Service, media: str) -> None:
     """An action without a body is none of a form's business; JSON and nothing at all are fine."""
     assert await isolated_by(outside, Content_Type=media) == 415
@@ -93,7 +95,9 @@ async def test_forms_are_refused(outside: Service, media: str) -> None:
     assert (await outside.client.post(f"/orders/{order_id}/cancel")).status_code == 200
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:8000", "localhost.evil.example", "10.0.0.1", "[::2]", "["])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8000", "localhost.evil.example", "10.0.0.1", "[::2]", "["]
+)
 async def test_on_loopback_other_names_are_refused(service: Service, host: str) -> None:
     """A name that was given this machine's address (DNS rebinding) neither reads nor acts."""
     order_id = await service.place()
@@ -125,5 +129,5 @@ async def test_probes_may_ask_by_any_name(service: Service, path: str) -> None:
 async def test_keys_are_enough(pg_dsn: str, sandbox: Sandbox) -> None:
     """With keys neither name nor origin matters: a page of another site has no key to send."""
     sent: dict[str, Any] = {"Host": "evil.example", "Origin": "http://elsewhere.example", **bearing("operator")}
-    async with service_running(settings_for(pg_dsn, sandbox.url, auth_environ()), "api") as service:
+    async with service_running(settings_for(pg_dsn, sandbox.url, auth_environ())) as service:
         assert (await service.client.post("/ops/systems/sber/isolate", headers=sent)).status_code == 200

@@ -142,7 +142,9 @@ async def test_a_history_that_is_deleted_ends_with_the_state(service: Service, k
     assert answer.status_code == 204
 
 
-@pytest.mark.parametrize("garbage", ["x", "-1", "1.5", "99", "2147483647", "2147483648", "9" * 400, ""])
+@pytest.mark.parametrize(
+    "garbage", ["x", "-1", "1.5", "1.0", "+1", "0_1", "99", "2147483647", "2147483648", "9" * 400, ""]
+)
 async def test_an_id_that_was_never_given_is_refused(service: Service, garbage: str) -> None:
     """Last-Event-ID is the number of one of the order's events; all else is a 422 that names the header."""
     order_id = await service.place()

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -73,6 +74,23 @@ def test_a_terminal_gets_columns() -> None:
     assert "ours" in lines[0]
     assert "order_id" in lines[0]
     assert not lines[0].startswith("{")
+
+
+def test_a_terminal_obeys_no_foreign_text() -> None:
+    """In the console format neither an event nor a value nor an error's text moves a cursor or feigns a line."""
+    script = r"""
+import structlog
+log = structlog.get_logger("app")
+log.info("hostile \x9b2J \u202e", value="\x1b]0;title\x07 \n feigned")
+try: raise ValueError("\x1b[31m \x9b")
+except ValueError: log.exception("failed")
+"""
+    lines = written(script, style="console", env={**os.environ, "NO_COLOR": "1"})
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", lines[0])
+    assert "feigned" in plain
+    assert plain.isprintable()
+    assert all(line.isprintable() for line in lines[2:])
+    assert "ValueError" in lines[-1]
 
 
 def test_what_cannot_be_shown_breaks_nothing() -> None:
