@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
+from fastapi.routing import APIRoute
 
 from app import VERSION
 from app.api import docs, document, health, measure, ops, orders, problem_pages, problems, stream
@@ -24,15 +25,22 @@ def create_api(settings: Settings, lifespan: Lifespan, *, intake: bool) -> FastA
         openapi_url=None,
         docs_url=None,
         redoc_url=None,
-        generate_unique_id_function=lambda route: route.name,
         redirect_slashes=False,
         telemetry=measure.REQUEST_SPANS,
     )
     shown = (docs,) if settings.api.docs else ()
     for part in (*((orders, stream) if intake else ()), ops, console, health, problem_pages, *shown):
-        app.include_router(part.router)
+        _add_flat(app, part.router)
     problems.install(app)
     app.add_middleware(Edge, limit=settings.api.max_concurrent_requests)
     measure.install(app)
     document.install(app, url=settings.api.public_url or "/", guarded=settings.auth.mode != "none")
     return app
+
+
+def _add_flat(app: FastAPI, router: APIRouter) -> None:
+    """Add the router's routes to the application's own: those of an included router cost twice the time to find."""
+    for route in router.routes:
+        assert isinstance(route, APIRoute)
+        route.unique_id = route.name
+        app.router.routes.append(route)

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from subprocess import CompletedProcess, Popen
+from typing import Any
 
 import asyncpg
 import httpx
@@ -175,7 +176,7 @@ def test_serve_waits_for_its_schema(empty_dsn: str, tmp_path: Path) -> None:
 def test_serve_starts_while_the_schema_is_locked(pg_dsn: str, tmp_path: Path) -> None:
     """A database that fails after it has been reached ends no start: readiness is red until that is over."""
     output = tmp_path / "output"
-    environ = {"ORDERS_PG__DSN": pg_dsn, "ORDERS_PG__PING_TIMEOUT": "1", "ORDERS_SHUTDOWN__LEAD": "0"}
+    environ: Any = {"ORDERS_PG__DSN": pg_dsn, "ORDERS_PG__PING_TIMEOUT": "1", "ORDERS_SHUTDOWN__LEAD": "0"}
     with (
         locked_schema(pg_dsn),
         started("serve", "--role", "worker", "--port", "0", output=output, **environ) as process,

@@ -198,7 +198,7 @@ async def test_a_key_is_kept_as_it_is_meant(service: Service, spellings: list[st
 async def test_the_header_is_documented(service: Service) -> None:
     """OpenAPI names the header and the answers it brings."""
     operation = (await service.client.get("/openapi.json")).json()["paths"]["/orders"]["post"]
-    assert [parameter["name"] for parameter in operation["parameters"]] == ["Idempotency-Key"]
+    assert "Idempotency-Key" in [parameter.get("name") for parameter in operation["parameters"]]
     assert {"400", "409", "422"} <= set(operation["responses"])
 
 
