@@ -39,6 +39,9 @@ MIGRATION_LOCK_POLL = 0.2
 EMBEDDED_WATCH = 2.0
 """Seconds between two looks whether the embedded PostgreSQL is there."""
 
+CLOSE_TIMEOUT = 2.0
+"""Seconds in which the pool's connections are to be closed."""
+
 COMMAND_MARGIN = 2.0
 """Seconds a statement may take longer here than there: PostgreSQL's own timeout should speak first."""
 
@@ -192,8 +195,17 @@ async def open_database(pg: PgSettings, *, application_name: str) -> AsyncIterat
         else:
             embedded, dsn = await stack.enter_async_context(_embedded(pg.data_dir))
             database = Database(pg, dsn, application_name=application_name, embedded=embedded)
-        stack.push_async_callback(database.engine.dispose)
+        stack.push_async_callback(_dispose, database.engine)
         yield database
+
+
+async def _dispose(engine: AsyncEngine) -> None:
+    """Close the pool; a server that has gone silent is not waited for, and finds out by itself."""
+    try:
+        async with asyncio.timeout(CLOSE_TIMEOUT):
+            await engine.dispose()
+    except TimeoutError:
+        log.warning("the database did not answer while its connections were closed")
 
 
 async def migrate(database: Database) -> list[str]:

@@ -11,6 +11,7 @@ from app.observability import metrics
 log = structlog.get_logger()
 
 RESTART_FIRST, RESTART_CAP = 0.1, 5.0
+CLEANUP = 2.0
 
 
 class Loop:
@@ -65,14 +66,17 @@ class Loop:
         self.ring()
 
     async def stopped(self, within: float) -> None:
-        """Wait for the end that `stop` asked for; after `within` seconds the body is cancelled."""
+        """Wait for the end that `stop` asked for; after `within` seconds the body is cancelled.
+
+        It may clean up for CLEANUP seconds more: what it needs for that may have gone silent.
+        """
         self.stop()
         if self._keeper is None:
             return
         _, late = await asyncio.wait({self._keeper}, timeout=within)
         if late and self._running is not None:
             self._running.cancel()
-            await asyncio.wait(late)
+            await asyncio.wait(late, timeout=CLEANUP)
 
     async def _keep(self) -> None:
         pause = RESTART_FIRST

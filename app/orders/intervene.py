@@ -34,9 +34,7 @@ async def cancel_order(engine: AsyncEngine, queues: Queues, order_id: int) -> Or
         return await _cancel(conn, queues, order_id)
 
 
-async def cancel_step(
-    engine: AsyncEngine, queues: Queues, step: Step, task_id: int, order_id: int, *, by: By
-) -> Order:
+async def cancel_step(engine: AsyncEngine, queues: Queues, step: Step, task_id: int, order_id: int, *, by: By) -> Order:
     """Cancel the task's order for an operator who gives it up; raises WrongMove where `cancel_order` would.
 
     A FAILED task is retried first, so that its order can be cancelled before the attempt is made.

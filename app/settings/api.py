@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -121,6 +122,7 @@ class AuthSettings(Section):
         )
 
 
+@lru_cache(maxsize=64)  # the same few hosts are asked about with every request
 def is_loopback(host: str) -> bool:
     if host == "localhost":
         return True

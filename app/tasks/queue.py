@@ -27,13 +27,13 @@ LOOK_BACK, OVERLAP = 5.0, timedelta(seconds=1)
 # row's count can overflow: the rows claimed along with it would be stuck. Before `:since` there is hardly anything but
 # index entries of rows that were moved on: while somebody keeps an old snapshot they cannot be removed, and each claim
 # would walk past all of them. As a comparison of rows it bounds the walk without the planner taking two bounds for few
-# rows, which it would rather sort.
+# rows, which it would rather sort. What subselects bound, the planner cannot guess at: it plans once, not each claim.
 _CLAIM = """
 WITH due AS MATERIALIZED (
   SELECT task_id, next_attempt_at FROM {table}
   WHERE status IN ('PENDING', 'IN_PROGRESS') AND next_attempt_at <= now()
-    AND (next_attempt_at, task_id) >= (coalesce(CAST(:since AS timestamptz), '-infinity'), 0)
-  ORDER BY next_attempt_at LIMIT :batch FOR UPDATE SKIP LOCKED),
+    AND (next_attempt_at, task_id) >= ((SELECT coalesce(CAST(:since AS timestamptz), '-infinity')), 0)
+  ORDER BY next_attempt_at LIMIT (SELECT CAST(:batch AS int)) FOR UPDATE SKIP LOCKED),
 claimed AS (
   UPDATE {table} SET next_attempt_at = now() + make_interval(secs => :lease), lease_token = lease_token + 1,
          retry_count = least(retry_count, 2147483646) + 1, updated_at = now()

@@ -114,7 +114,7 @@ def test_compose_serves_orders_to_their_end_and_stops_when_asked() -> None:
             assert docker("inspect", "--format", "{{.State.ExitCode}} {{.State.OOMKilled}}", container) == "0 false"
 
         without_database = docker("run", "--rm", "--read-only", "orders:development", "migrate", ends=3)
-        assert "pg.dsn is not set" in without_database
+        assert "no pg.dsn is set" in without_database
         look_into("orders:development")
 
 

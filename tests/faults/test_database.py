@@ -10,7 +10,11 @@ from tests.faults.scene import Scene
 from tests.faults.short import LASTING
 from tests.service import ORDER, service_running, settings_for
 
-HASTY = {"ORDERS_PG__LOCK_TIMEOUT": "0.3", "ORDERS_PG__STATEMENT_TIMEOUT": "0.5"}
+HASTY = {
+    "ORDERS_PG__LOCK_TIMEOUT": "0.3",
+    "ORDERS_PG__STATEMENT_TIMEOUT": "0.5",
+    "ORDERS_INVARIANTS__STATEMENT_TIMEOUT": "0.5",
+}
 
 TERMINATE = """
 SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity

@@ -107,7 +107,11 @@ async def test_without_them_the_service_ends_its_statements_itself(
 ) -> None:
     """A statement above its time is given up here and ended there, through PgBouncer, and so is a cancelled one."""
     monkeypatch.setattr(db, "COMMAND_MARGIN", 0.1)
-    impatient = pooled | {"ORDERS_PG__STATEMENT_TIMEOUT": "0.2", "ORDERS_PG__LOCK_TIMEOUT": "0.1"}
+    impatient = pooled | {
+        "ORDERS_PG__STATEMENT_TIMEOUT": "0.2",
+        "ORDERS_PG__LOCK_TIMEOUT": "0.1",
+        "ORDERS_INVARIANTS__STATEMENT_TIMEOUT": "0.2",
+    }
     async with open_database(pg(impatient), application_name="test") as shared:
         with pytest.raises(TimeoutError):
             await value(shared, "SELECT pg_sleep(30)")
