@@ -78,7 +78,6 @@ def open_rig() -> Iterator[Rig]:
         stack.callback(server.stop)
         dsn = server.start()
         run: Processes = stack.enter_context(processes(dsn, directory))
-        run.environ |= {"ORDERS_LOG__LEVEL": "WARNING"}
         run.run("migrate")
         stand_ins = run.sandbox()
         maintenance = urlsplit(dsn)._replace(path="/postgres").geturl()
