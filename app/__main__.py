@@ -23,3 +23,7 @@ if __name__ == "__main__":
         main()
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
+    except RuntimeError as error:
+        if not isinstance(error.__cause__, SystemExit):
+            raise
+        sys.exit(error.__cause__.code)  # Python 3.11 wraps what a signal's handler raises amid the making of a class

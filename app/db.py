@@ -93,7 +93,11 @@ class Database:
         Every process has one, and its name tells the others how many more the process may open.
         """
         connection = await self._connect(self.direct_dsn, self._pg.statement_timeout)
-        await connection.execute(f"SET application_name = '{self._application_name} pool={self._pg.pool.max}'")
+        try:
+            await connection.execute(f"SET application_name = '{self._application_name} pool={self._pg.pool.max}'")
+        except BaseException:
+            connection.terminate()
+            raise
         return connection
 
     @property

@@ -69,7 +69,8 @@ def image_available() -> bool:
 def container() -> Iterator[str]:
     testcontainers_config.ryuk_disabled = True  # its reaper needs another image; this container is stopped below
     flags = " ".join(f"-c {name}={value}" for name, value in {**UNSAFE_BUT_FAST, "max_connections": "300"}.items())
-    with PostgresContainer(IMAGE, driver=None).with_command(f"postgres {flags}") as postgres:
+    server = PostgresContainer(IMAGE, driver=None).with_command(f"postgres {flags}")
+    with server.with_tmpfs_mount("/var/lib/postgresql") as postgres:
         yield postgres.get_connection_url()
 
 
@@ -178,7 +179,7 @@ async def database(pg_dsn: str) -> AsyncIterator[Database]:
 @contextmanager
 def new_database(server_dsn: str, template: str = "template1") -> Iterator[str]:
     name = f"test_{uuid.uuid4().hex}"
-    execute(server_dsn, f"CREATE DATABASE {name} TEMPLATE {template}")
+    execute(server_dsn, f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY")
     try:
         yield urlsplit(server_dsn)._replace(path=f"/{name}").geturl()
     finally:

@@ -15,7 +15,7 @@ import httpx
 from app.db import Database, migrate, open_database
 from app.demo.samples import KNOBS
 from app.main import Server, create_server
-from app.observability.logs import configure_logs
+from app.observability.logs import configure_logs, route_structlog
 from app.occupied import hold, listen_nearby
 from app.sandbox.server import running_sandbox
 from app.settings import Settings, load_settings
@@ -124,6 +124,7 @@ def _log_to_file(settings: Settings) -> Path:
     path = directory.with_name(f"{directory.name}.demo.log")
     path.parent.mkdir(parents=True, exist_ok=True)
     configure_logs(settings.log.level, "json")
+    route_structlog()
     root, file = logging.getLogger(), logging.FileHandler(path, "w", encoding="utf-8")
     file.setFormatter(root.handlers[0].formatter)
     root.handlers = [file]

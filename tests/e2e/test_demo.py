@@ -125,6 +125,7 @@ def test_an_unreachable_database_ends_the_demo(tmp_path: Path) -> None:
     assert "secret" not in done.stdout + done.stderr
 
 
+@pytest.mark.release
 def test_a_killed_demo_can_be_started_again(data_dir: Path, tmp_path: Path, default_ports_taken: None) -> None:
     """After SIGKILL, on taken ports and on a terminal: a live table, a place to play, and a clean end at Ctrl-C."""
     output, directory = tmp_path / "output", str(data_dir)

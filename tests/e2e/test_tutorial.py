@@ -16,7 +16,7 @@ import pytest
 
 from tests.commands import PATIENCE, ROOT, environment, new_data_dir, wait_for
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.release]
 
 PAGE = (ROOT / "docs/tutorial.md").read_text()
 INSTALLATION = "python3 -m venv"

@@ -55,6 +55,8 @@ def refuses_connections(process: Process) -> bool:
         get(process, "/health/live")
     except httpx.ConnectError:
         return True
+    except httpx.RemoteProtocolError:  # it came while the listener was being closed
+        return False
     return False
 
 
