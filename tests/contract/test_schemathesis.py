@@ -44,7 +44,7 @@ async def test_the_examples_are_accepted(pg_dsn: str, sandbox: Sandbox, tmp_path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("guarded", [False, True])
+@pytest.mark.parametrize("guarded", [pytest.param(False, marks=pytest.mark.release), True])
 async def test_the_document_tells_the_truth(guarded: bool, pg_dsn: str, sandbox: Sandbox, tmp_path: Path) -> None:
     """No request that the document allows or forbids gets an answer that it does not foresee, with keys and without."""
     async with service_running(settings_for(pg_dsn, sandbox.url, GUARDED if guarded else {})) as service:

@@ -47,6 +47,7 @@ def filled_dsn(request: pytest.FixtureRequest, server_dsn: str, migrated: str) -
 
 
 @pytest.mark.slow
+@pytest.mark.release
 async def test_figures_cost_the_same_at_a_million_rows(filled_dsn: str) -> None:
     """A million finished, future and published rows add no page to the few that are read for a scrape."""
     async with open_database(pg_settings(filled_dsn), application_name="test") as database:

@@ -118,6 +118,7 @@ async def test_a_system_is_seen_before_anybody_asks_it(alone: SystemAlone, pg_ds
     assert {received.path for received in loyalty.received} == {"/loyalty/health"}
 
 
+@pytest.mark.release
 @pytest.mark.parametrize(
     ("file", "line", "guard"),
     [
