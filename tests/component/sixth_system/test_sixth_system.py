@@ -22,7 +22,7 @@ QUESTION, SYSTEM, STEP, STAND_IN, _ = chapters((ROOT / "docs/add-a-system.md").r
 FIVE_TASKS = ["order_confirmation_task", "payment_task", "receipt_creation_task", "booking_task", "orderbook_task"]
 SIX_TASKS = [*FIVE_TASKS[:4], "reward_task", FIVE_TASKS[4]]
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.release]
 
 
 class SystemAlone(NamedTuple):
@@ -118,7 +118,6 @@ async def test_a_system_is_seen_before_anybody_asks_it(alone: SystemAlone, pg_ds
     assert {received.path for received in loyalty.received} == {"/loyalty/health"}
 
 
-@pytest.mark.release
 @pytest.mark.parametrize(
     ("file", "line", "guard"),
     [
