@@ -70,7 +70,7 @@ def container() -> Iterator[str]:
     testcontainers_config.ryuk_disabled = True  # its reaper needs another image; this container is stopped below
     flags = " ".join(f"-c {name}={value}" for name, value in {**UNSAFE_BUT_FAST, "max_connections": "300"}.items())
     server = PostgresContainer(IMAGE, driver=None).with_command(f"postgres {flags}")
-    with server.with_tmpfs_mount("/var/lib/postgresql") as postgres:
+    with server.with_tmpfs_mount("/var/lib/postgresql").with_env("POSTGRES_HOST_AUTH_METHOD", "trust") as postgres:
         yield postgres.get_connection_url()
 
 

@@ -76,9 +76,12 @@ class Service:
                 raise AssertionError(f"order {order_id} is {seen}, not {status}") from None
 
 
+# verify=False: over plain HTTP there is nobody to verify, and loading the authorities takes longer than most tests
+
+
 @asynccontextmanager
 async def sandbox_running() -> AsyncIterator[Sandbox]:
-    async with running_sandbox() as url, HttpxAiohttpClient(base_url=url) as client:
+    async with running_sandbox() as url, HttpxAiohttpClient(base_url=url, verify=False) as client:
         yield Sandbox(url, client)
 
 
@@ -97,7 +100,7 @@ async def service_running(settings: Settings, role: Role = "all") -> AsyncIterat
                 assert not serving.done(), "the service did not start"
                 await asyncio.sleep(0.02)
         port = server.servers[0].sockets[0].getsockname()[1]
-        async with HttpxAiohttpClient(base_url=f"http://127.0.0.1:{port}") as client:
+        async with HttpxAiohttpClient(base_url=f"http://127.0.0.1:{port}", verify=False) as client:
             yield Service(server, server.app.state.wiring, client)
     finally:
         server.should_exit = True

@@ -6,7 +6,6 @@ from typing import Protocol
 
 import structlog
 
-from app.outbox.nats import open_nats
 from app.outbox.store import StoredEvent
 from app.outbox.webhook import open_webhook
 from app.settings import EventSettings
@@ -42,5 +41,7 @@ async def open_sink(settings: EventSettings) -> AsyncIterator[Sink]:
             async with open_webhook(settings) as webhook:
                 yield webhook
         case "nats":
+            from app.outbox.nats import open_nats  # noqa: PLC0415 - nobody else loads its client
+
             async with open_nats(settings) as nats:
                 yield nats

@@ -2,12 +2,24 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import httpx
+
+JOURNEY = [
+    *("order.accepted", "order.confirmed", "order.payment_registered", "order.paid", "order.receipt_issued"),
+    *("order.booked", "order.completed"),
+]
+
+
+async def until(condition: Callable[[], bool], seconds: float = 10) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.01)
+
 
 TIMEOUT = httpx.Timeout(20)
 

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from sqlalchemy import text
 from sqlalchemy.event import listen, remove
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -120,3 +121,8 @@ async def relaying(database: Database, sink: Sink, rules: EventSettings | None =
         yield relay
     finally:
         await relay.drain(0.5)
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    """What the outbox has logged."""
+    return [record.msg for record in caplog.records if isinstance(record.msg, dict) and "outbox" in record.name]

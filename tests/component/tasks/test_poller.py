@@ -1,109 +1,16 @@
 """The poller's loop on a real PostgreSQL, with scripted work."""
 
 import asyncio
-import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
 
 import pytest
-from prometheus_client import REGISTRY
 from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db import Database
 from app.tasks.poller import Poller
-from app.tasks.queue import Claim, NewTask, TaskQueue
-from app.tasks.settlement import Settlement
-from app.tasks.task import Done, GivenUp, NotMade, NotYet, Outcome, Sent, Task
-from tests.rows import insert_orders
-
-TABLE = "order_confirmation_task"
-
-
-@dataclass(frozen=True)
-class Rules:
-    poll_interval: float = 30.0
-    batch: int = 50
-    lease: float = 10.0
-    max_attempts: int = 20
-    backoff_cap: float = 300.0
-    jitter: float = 0.2
-
-
-@dataclass
-class Script:
-    """Work that does what the test says, and remembers what was asked of it."""
-
-    act: Callable[[Task], Awaitable[Outcome]]
-    attempts: list[Task] = field(default_factory=list)
-    running: int = 0
-    most: int = 0
-    effects: list[object] = field(default_factory=list)
-
-    async def attempt(self, task: Task, budget: float) -> Outcome:
-        assert budget > 0
-        self.attempts.append(task)
-        self.running += 1
-        self.most = max(self.most, self.running)
-        try:
-            return await self.act(task)
-        finally:
-            self.running -= 1
-
-    def exhausted(self, task: Task, reason: str) -> GivenUp:
-        return GivenUp(reason, ("failed", task.task_id))
-
-    async def apply(self, conn: AsyncConnection, settlements: list[Settlement]) -> None:
-        for settlement in settlements:
-            if settlement.effect == "impossible":
-                raise RuntimeError("this effect cannot be applied")
-            self.effects.append(settlement.effect)
-
-
-def always(outcome: Outcome) -> Callable[[Task], Awaitable[Outcome]]:
-    async def act(_task: Task) -> Outcome:
-        return outcome
-
-    return act
-
-
-async def fill(database: Database, rows: int, **columns: Any) -> list[int]:
-    """Enqueue tasks of new orders, with columns set as given; returns their ids in order."""
-    queue = TaskQueue(TABLE, database.engine)
-    async with database.engine.begin() as conn:
-        orders = await insert_orders(conn, rows)
-        ids = sorted((await queue.enqueue(conn, [NewTask(order_id, "{}") for order_id in orders])).values())
-        for column, value in columns.items():
-            await conn.execute(text(f"UPDATE {TABLE} SET {column} = {value}"))
-    return ids
-
-
-async def rows(database: Database) -> list[Any]:
-    async with database.engine.connect() as conn:
-        sql = f"SELECT *, extract(epoch FROM next_attempt_at - now()) AS due_in FROM {TABLE} ORDER BY task_id"
-        return list((await conn.execute(text(sql))).all())
-
-
-async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 8) -> None:
-    async with asyncio.timeout(seconds):
-        while not await condition():
-            await asyncio.sleep(0.02)
-
-
-async def ended(database: Database) -> bool:
-    return all(r.status in ("COMPLETED", "FAILED") for r in await rows(database))
-
-
-@asynccontextmanager
-async def polling(database: Database, work: Script, rules: Rules = Rules(), slots: int = 4) -> AsyncIterator[Poller]:
-    poller = Poller(TaskQueue(TABLE, database.engine), work, rules, slots=slots, stalled_after=2)
-    poller.start()
-    try:
-        yield poller
-    finally:
-        await poller.drain(0.5)
+from app.tasks.queue import Claim, TaskQueue
+from app.tasks.task import Done, NotMade, NotYet, Outcome, Sent, Task
+from tests.component.tasks.script import TABLE, Rules, Script, always, ended, fill, polling, rows, until
 
 
 @pytest.mark.rule("ASYNC-1", "RE-5")
@@ -206,103 +113,6 @@ async def test_a_call_that_was_not_made_costs_no_attempt(database: Database) -> 
     async with polling(database, work):
         await until(lambda: ended(database))
     assert [t.attempt for t in work.attempts] == [1] * 26
-
-
-async def test_a_bug_in_one_row_harms_no_other(database: Database, caplog: pytest.LogCaptureFixture) -> None:
-    """An attempt that raises counts as an attempt of its row; the others of its batch run normally."""
-    ids = await fill(database, 10)
-
-    async def act(task: Task) -> Outcome:
-        if task.task_id == ids[2]:
-            raise KeyError("surprise")
-        return Done()
-
-    async with polling(database, Script(act)):
-
-        async def others() -> bool:
-            return [r.status for r in await rows(database)].count("COMPLETED") == 9
-
-        await until(others)
-    bad = (await rows(database))[2]
-    assert (bad.status, bad.retry_count, bad.last_error) == ("PENDING", 1, "bug: KeyError in our own code")
-
-
-async def test_an_effect_that_cannot_be_applied_fails_only_its_row(database: Database) -> None:
-    """When one row's effect raises, its batch is settled row by row, and the row fails visibly instead of looping."""
-    ids = await fill(database, 4)
-
-    async def act(task: Task) -> Outcome:
-        return Done("impossible" if task.task_id == ids[1] else task.task_id)
-
-    work = Script(act)
-    async with polling(database, work):
-        await until(lambda: ended(database))
-    assert [r.status for r in await rows(database)] == ["COMPLETED", "FAILED", "COMPLETED", "COMPLETED"]
-    assert "cannot be applied" in (await rows(database))[1].last_error
-    assert set(work.effects) == {ids[0], ids[2], ids[3], ("failed", ids[1])}
-
-
-@pytest.mark.parametrize("where", ["claim", "settle"])
-async def test_a_killed_loop_is_started_again(database: Database, where: str) -> None:
-    """Killing a loop's task makes it not alive for a moment; it comes back by itself and works on."""
-    work = Script(always(Done()))
-    async with polling(database, work, Rules(poll_interval=0.2)) as poller:
-        loop = poller.claiming if where == "claim" else poller.settling
-        for _ in range(3):
-            await asyncio.sleep(0.05)
-            victim = loop._running
-            assert victim is not None
-            victim.cancel()
-            await asyncio.wait({victim})
-            assert not loop.alive
-            await fill(database, 2)
-            await until(lambda: ended(database))
-            assert loop.alive
-
-
-async def test_survives_a_database_that_fails_for_a_while(database: Database) -> None:
-    """Claims that fail again and again do not end the poller; it resumes when they succeed."""
-    queue = TaskQueue(TABLE, database.engine)
-    claim, failures = queue.claim, 0
-
-    async def failing(batch: int, lease: float) -> Any:
-        nonlocal failures
-        if failures < 5:
-            failures += 1
-            raise ConnectionRefusedError("no database")
-        return await claim(batch, lease)
-
-    queue.claim = failing  # type: ignore[method-assign]
-    await fill(database, 3)
-    poller = Poller(queue, Script(always(Done())), Rules(), slots=4, stalled_after=2)
-    poller.start()
-    await until(lambda: ended(database), 20)
-    await poller.drain(0.5)
-    assert failures == 5
-
-
-async def test_a_settle_is_repeated_until_the_database_is_back(database: Database) -> None:
-    """A result is not thrown away because the database is gone for a moment: no attempt is burnt, no call repeated."""
-    await fill(database, 3)
-    work = Script(always(Done("effect")))
-    queue = TaskQueue(TABLE, database.engine)
-    settle, failures = queue.settle, 0
-
-    async def failing(*args: Any) -> set[int]:
-        nonlocal failures
-        if failures < 8:
-            failures += 1
-            raise ConnectionResetError("the database went away")
-        return await settle(*args)
-
-    queue.settle = failing  # type: ignore[method-assign, assignment]
-    poller = Poller(queue, work, Rules(), slots=4, stalled_after=5)
-    poller.start()
-    await until(lambda: ended(database), 20)
-    await poller.drain(0.5)
-    assert failures == 8
-    assert len(work.attempts) == 3
-    assert work.effects == ["effect"] * 3
 
 
 @pytest.mark.rule("SHUT-SCHED")
@@ -428,25 +238,3 @@ async def test_an_attempt_never_outlives_its_lease(database: Database) -> None:
     async with polling(database, Hasty(always(Done()))):
         await until(lambda: ended(database))
     assert 8.5 < budgets[0] <= 9
-
-
-@pytest.mark.rule("RE-5")
-async def test_a_failed_task_is_logged_as_an_error(database: Database, caplog: pytest.LogCaptureFixture) -> None:
-    """An operator is told once: one ERROR line with the task, its order and the reason, and a metric to alert on."""
-    (task_id,) = await fill(database, 1)
-    labels = {"task": TABLE, "outcome": "failed"}
-    before = REGISTRY.get_sample_value("tasks_settled_total", labels) or 0
-    with caplog.at_level(logging.ERROR):
-        async with polling(database, Script(always(GivenUp("refused: no")))):
-            await until(lambda: ended(database))
-    (row,) = await rows(database)
-    assert row.last_error == "refused: no"
-    (line,) = [record.msg for record in caplog.records if record.levelno == logging.ERROR]
-    assert isinstance(line, dict)
-    assert {
-        "table": TABLE,
-        "task_id": task_id,
-        "order_id": row.order_id,
-        "reason": "refused: no",
-    }.items() <= line.items()
-    assert REGISTRY.get_sample_value("tasks_settled_total", labels) == before + 1
