@@ -33,7 +33,7 @@ class Tab:
 @pytest.fixture
 async def browser() -> AsyncIterator[Browser]:
     if not CHROMIUM.exists():
-        pytest.skip("chromium is not installed")
+        pytest.skip("chromium is not installed (apt-get install chromium)")
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser

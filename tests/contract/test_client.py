@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 from tests.contract.published import FILE
 from tests.service import Service
+from tests.tools import installed
 
 GENERATOR = "openapi-python-client"
 USE = """
@@ -41,9 +41,7 @@ def run(*command: str, cwd: Path) -> None:
 @pytest.mark.slow
 async def test_a_generated_client_places_an_order(service: Service, tmp_path: Path) -> None:
     """It is generated without a warning, mypy accepts it, and it places and reads an order."""
-    generator = shutil.which(GENERATOR)
-    if generator is None:
-        pytest.skip(f"{GENERATOR} is not installed")
+    generator = installed(GENERATOR, f"pip install {GENERATOR}, in an environment of its own")
     client, script = tmp_path / "client", tmp_path / "client" / "use.py"
     run(generator, "generate", "--fail-on-warning", "--path", str(FILE), "--output-path", str(client), cwd=tmp_path)
     script.write_text(USE)

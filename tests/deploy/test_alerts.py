@@ -1,15 +1,14 @@
 """The alert rules: valid, each tested both ways, each with a severity, a text and a section of the runbook."""
 
 import re
-import shutil
 import subprocess
 
 import pytest
 import yaml
 
 from tests.deploy.sources import ALERTS, PROMETHEUS, ROOT, STORIES
+from tests.tools import installed
 
-PROMTOOL = shutil.which("promtool")
 RUNBOOK = (ROOT / "docs/runbook.md").read_text()
 ON_ALERTS = RUNBOOK.partition("\n## Alerts\n")[2].partition("\n## ")[0]
 SECTIONS = {
@@ -21,10 +20,9 @@ SECTIONS = {
 
 def promtool(*arguments: str) -> str:
     """Run it on the files of deploy/prometheus; returns what it says when it is content."""
-    if PROMTOOL is None:
-        pytest.skip("promtool is not installed (apt-get install prometheus)")
+    program = installed("promtool", "apt-get install prometheus")
     done = subprocess.run(
-        [PROMTOOL, *arguments], cwd=PROMETHEUS, capture_output=True, text=True, timeout=60, check=False
+        [program, *arguments], cwd=PROMETHEUS, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import yaml
 from app.settings import Settings, load_settings
 from tests.deploy.kustomize import Resource, build, containers
 from tests.deploy.sources import ROOT, expressions
+from tests.tools import installed
 
 OVERLAY = ROOT / "deploy/k8s/overlays/example"
 RESOURCES = build(OVERLAY)
@@ -54,19 +54,16 @@ def by_name(resources: list[Resource]) -> dict[tuple[str, str], Resource]:
 
 def test_the_tests_see_what_kustomize_builds() -> None:
     """The resources that the tests look at are the ones that kustomize makes."""
-    program = shutil.which("kustomize") or shutil.which("kubectl")
-    if program is None:
-        pytest.skip("neither kustomize nor kubectl is installed")
-    command = [program, "build"] if program.endswith("kustomize") else [program, "kustomize"]
-    built = subprocess.run([*command, OVERLAY], capture_output=True, text=True, timeout=60, check=True).stdout
+    kubectl = installed("kubectl", "it comes with every Kubernetes distribution")
+    built = subprocess.run(
+        [kubectl, "kustomize", OVERLAY], capture_output=True, text=True, timeout=60, check=True
+    ).stdout
     assert by_name(RESOURCES) == by_name(list(yaml.safe_load_all(built)))
 
 
 def test_the_manifests_fit_the_schemas_of_kubernetes(tmp_path: Path) -> None:
     """Each resource is complete, and has no field that Kubernetes does not know."""
-    program = shutil.which("kubernetes-validate")
-    if program is None:
-        pytest.skip("kubernetes-validate is not installed (pip install kubernetes-validate)")
+    program = installed("kubernetes-validate", "pip install kubernetes-validate")
     file = tmp_path / "all.yaml"
     file.write_text(yaml.safe_dump_all([r for r in RESOURCES if r["kind"] not in ADDED_BY_OPERATORS]))
     command = [program, "--kubernetes-version", "1.34", "--strict", str(file)]

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-import shutil
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,8 +18,8 @@ from tests.deploy.promql import metric_names
 from tests.deploy.sources import ALERTS, PROMETHEUS, RECORDED, expressions
 from tests.processes import free_port
 from tests.service import Sandbox, Service, service_running, settings_for
+from tests.tools import installed
 
-PROGRAM = shutil.which("prometheus")
 SCRAPED_BY_PROMETHEUS = {"up"}
 OF_LINUX = re.compile(r"process_")
 """prometheus_client reads these from /proc, which not every machine has."""
@@ -65,8 +64,7 @@ async def test_every_metric_that_is_named_is_exposed(busy: Service) -> None:
 @asynccontextmanager
 async def prometheus(directory: Path, target: str) -> AsyncIterator[HttpxAiohttpClient]:
     """Run the installed Prometheus with our configuration, except that it finds one target and asks every second."""
-    if PROGRAM is None:
-        pytest.skip("prometheus is not installed (apt-get install prometheus)")
+    program = installed("prometheus", "apt-get install prometheus")
     config: dict[str, Any] = yaml.safe_load((PROMETHEUS / "prometheus.yml").read_text())
     (job,) = config["scrape_configs"]
     del job["dns_sd_configs"]
@@ -78,7 +76,7 @@ async def prometheus(directory: Path, target: str) -> AsyncIterator[HttpxAiohttp
     with (directory / "prometheus.log").open("wb") as output:
         popen = subprocess.Popen(
             [
-                PROGRAM,
+                program,
                 f"--config.file={file}",
                 f"--storage.tsdb.path={directory}/data",
                 f"--web.listen-address={address}",

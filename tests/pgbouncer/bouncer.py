@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -13,8 +12,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import pytest
 
 from tests.processes import free_port, wait_until
-
-PROGRAM = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+from tests.tools import installed
 
 SESSIONS = 8
 """All clients share so many sessions of PostgreSQL: a service's pool has more connections than that."""
@@ -29,13 +27,12 @@ def bouncing(dsn: str, directory: Path, *, max_prepared_statements: int) -> Iter
 
     Skips the test where no PgBouncer is installed, or one that is too old for what is asked of it.
     """
-    if PROGRAM is None:
-        pytest.skip("pgbouncer is not installed (apt-get install pgbouncer)")
+    program = installed("pgbouncer", "apt-get install pgbouncer")
     port, config, log = free_port(), directory / "pgbouncer.ini", directory / "pgbouncer.log"
-    config.write_text(configuration(dsn, {"listen_port": port} | statements(PROGRAM, max_prepared_statements)))
+    config.write_text(configuration(dsn, {"listen_port": port} | statements(program, max_prepared_statements)))
     account = ["-u", "nobody"] if os.geteuid() == 0 else []  # it refuses to run as root
     with log.open("wb") as output:
-        popen = subprocess.Popen([PROGRAM, *account, config], stdout=output, stderr=subprocess.STDOUT)
+        popen = subprocess.Popen([program, *account, config], stdout=output, stderr=subprocess.STDOUT)
 
     def listens() -> bool:
         if popen.poll() is not None:
@@ -59,7 +56,9 @@ def statements(program: str, most: int) -> dict[str, int]:
     if (int(version[1]), int(version[2])) >= KNOWS_STATEMENTS:
         return {"max_prepared_statements": most}
     if most:
-        pytest.skip(f"pgbouncer {version[0]} has no max_prepared_statements; 1.21 has")
+        pytest.skip(
+            f"pgbouncer {version[0]} has no max_prepared_statements (1.21 has: Debian 13, or PostgreSQL's own packages)"
+        )
     return {}
 
 

@@ -1,6 +1,5 @@
 """What the command line teaches about itself."""
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ from app import VERSION
 from app.cli.commands import commands
 from tests.commands import ROOT, environment
 from tests.component.cli.terminal import Terminal
+from tests.tools import installed
 
 HEAVY = ("aiohttp", "asyncpg", "fastapi", "pydantic", "sqlalchemy", "uvicorn")
 
@@ -62,9 +62,9 @@ def test_commands_of_operators_show_examples(group: str) -> None:
     assert set(without) <= {"show"}
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
 def test_bash_completes_commands_and_values(tmp_path: Path) -> None:
     """Once installed, TAB knows commands, and the values an option takes."""
+    installed("bash", "apt-get install bash")
     python = tmp_path / "bin" / "python3"
     python.parent.mkdir()
     python.symlink_to(sys.executable)

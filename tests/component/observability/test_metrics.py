@@ -3,11 +3,9 @@
 import asyncio
 import contextlib
 import secrets
-import shutil
 import subprocess
 from collections.abc import Sequence
 
-import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import format_trace_id
 from sqlalchemy import text
@@ -20,6 +18,7 @@ from app.tasks.settlement import settle
 from app.tasks.task import Done, GivenUp, NotMade, NotYet, Sent, Task, TaskStatus
 from tests.component.observability.exposition import OPENMETRICS, families, samples, text_of, value
 from tests.service import Sandbox, Service, service_running, settings_for
+from tests.tools import installed
 
 FIXED = {
     "circuit_breaker_state": {"system"},
@@ -118,9 +117,7 @@ def test_every_outcome_of_a_task_starts_at_zero() -> None:
 
 async def test_promtool_has_nothing_to_say(service: Service) -> None:
     """Names, types and help texts are as Prometheus wants them."""
-    promtool = shutil.which("promtool")
-    if promtool is None:
-        pytest.skip("promtool is not installed: it is in Debian's package prometheus")
+    promtool = installed("promtool", "apt-get install prometheus")
     await service.reach([await service.place()], "COMPLETED")
     exposition = await text_of(service)
     checked = await asyncio.to_thread(

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -12,27 +11,24 @@ from contextlib import asynccontextmanager, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
 from nats.aio.client import Client
 from nats.js.client import JetStreamContext
 
 from app.outbox.nats import NatsSink, open_nats
 from app.settings import load_settings
 from tests.processes import free_port, wait_until
-
-PROGRAM = shutil.which("nats-server", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+from tests.tools import installed
 
 
 class NatsServer:
     """A server on a port of its own; `options` are those of its command line."""
 
     def __init__(self, directory: Path, *options: str) -> None:
-        if PROGRAM is None:
-            pytest.skip("nats-server is not installed (apt-get install nats-server)")
+        program = installed("nats-server", "apt-get install nats-server")
         self.port = free_port()
         self.url = f"nats://127.0.0.1:{self.port}"
         address = ("-a", "127.0.0.1", "-p", str(self.port))
-        self._command = [PROGRAM, *address, "-js", "-sd", str(directory / "jetstream"), *options]
+        self._command = [program, *address, "-js", "-sd", str(directory / "jetstream"), *options]
         self._log = directory / "nats.log"
         self._process: subprocess.Popen[bytes] | None = None
 
