@@ -8,7 +8,7 @@ import tempfile
 import uuid
 import warnings
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -69,8 +69,9 @@ def image_available() -> bool:
 def container() -> Iterator[str]:
     testcontainers_config.ryuk_disabled = True  # its reaper needs another image; this container is stopped below
     flags = " ".join(f"-c {name}={value}" for name, value in {**UNSAFE_BUT_FAST, "max_connections": "300"}.items())
-    server = PostgresContainer(IMAGE, driver=None).with_command(f"postgres {flags}")
-    with server.with_tmpfs_mount("/var/lib/postgresql").with_env("POSTGRES_HOST_AUTH_METHOD", "trust") as postgres:
+    server = PostgresContainer(IMAGE, driver=None).with_command(f"postgres {flags}").with_tmpfs_mount("/memory")
+    server = server.with_envs(PGDATA="/memory/postgres", POSTGRES_HOST_AUTH_METHOD="trust")
+    with server as postgres:
         yield postgres.get_connection_url()
 
 
@@ -129,6 +130,14 @@ def server_dsn(pytestconfig: pytest.Config) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
+def databases(server_dsn: str) -> Iterator["Databases"]:
+    with ThreadPoolExecutor(max_workers=1) as thread, asyncio.Runner() as runner:
+        databases = Databases(server_dsn, thread, runner)
+        yield databases
+        databases.close()
+
+
+@pytest.fixture(scope="session")
 def migrated(server_dsn: str) -> Iterator[str]:
     """The name of a migrated database that nobody connects to: a template."""
 
@@ -142,16 +151,16 @@ def migrated(server_dsn: str) -> Iterator[str]:
 
 
 @pytest.fixture
-def empty_dsn(server_dsn: str) -> Iterator[str]:
+def empty_dsn(databases: "Databases") -> Iterator[str]:
     """The DSN of an empty database of the test's own."""
-    with new_database(server_dsn) as dsn:
+    with databases.new() as dsn:
         yield dsn
 
 
 @pytest.fixture
-def pg_dsn(server_dsn: str, migrated: str) -> Iterator[str]:
+def pg_dsn(databases: "Databases", migrated: str) -> Iterator[str]:
     """The DSN of a migrated, otherwise empty database of the test's own."""
-    with new_database(server_dsn, template=migrated) as dsn:
+    with databases.new(template=migrated) as dsn:
         yield dsn
 
 
@@ -176,14 +185,44 @@ async def database(pg_dsn: str) -> AsyncIterator[Database]:
         yield database
 
 
+class Databases:
+    """Makes databases over one connection, and drops them behind the back of the next test, which need not wait."""
+
+    def __init__(self, server_dsn: str, thread: ThreadPoolExecutor, runner: asyncio.Runner) -> None:
+        self._server_dsn, self._thread, self._runner = server_dsn, thread, runner
+        self._connection = self._begin(asyncpg.connect(server_dsn)).result()
+        self._drops: list[Future[Any]] = []
+
+    @contextmanager
+    def new(self, template: str = "template1") -> Iterator[str]:
+        name = f"test_{uuid.uuid4().hex}"
+        self._begin(self._connection.execute(creation(name, template))).result()
+        try:
+            yield urlsplit(self._server_dsn)._replace(path=f"/{name}").geturl()
+        finally:
+            self._drops.append(self._begin(self._connection.execute(f"DROP DATABASE {name} WITH (FORCE)")))
+
+    def close(self) -> None:
+        for drop in self._drops:
+            drop.result()
+        self._begin(self._connection.close()).result()
+
+    def _begin(self, work: Coroutine[Any, Any, Any]) -> Future[Any]:
+        return self._thread.submit(self._runner.run, work)
+
+
 @contextmanager
 def new_database(server_dsn: str, template: str = "template1") -> Iterator[str]:
     name = f"test_{uuid.uuid4().hex}"
-    execute(server_dsn, f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY")
+    execute(server_dsn, creation(name, template))
     try:
         yield urlsplit(server_dsn)._replace(path=f"/{name}").geturl()
     finally:
         execute(server_dsn, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def creation(name: str, template: str) -> str:
+    return f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY FILE_COPY"
 
 
 def pg_settings(dsn: str) -> PgSettings:

@@ -76,12 +76,15 @@ class Service:
                 raise AssertionError(f"order {order_id} is {seen}, not {status}") from None
 
 
+PATIENCE = 30.0
+"""Seconds that a test waits for an answer: on a machine that has much to do it may be a while."""
+
 # verify=False: over plain HTTP there is nobody to verify, and loading the authorities takes longer than most tests
 
 
 @asynccontextmanager
 async def sandbox_running() -> AsyncIterator[Sandbox]:
-    async with running_sandbox() as url, HttpxAiohttpClient(base_url=url, verify=False) as client:
+    async with running_sandbox() as url, HttpxAiohttpClient(base_url=url, verify=False, timeout=PATIENCE) as client:
         yield Sandbox(url, client)
 
 
@@ -100,7 +103,8 @@ async def service_running(settings: Settings, role: Role = "all") -> AsyncIterat
                 assert not serving.done(), "the service did not start"
                 await asyncio.sleep(0.02)
         port = server.servers[0].sockets[0].getsockname()[1]
-        async with HttpxAiohttpClient(base_url=f"http://127.0.0.1:{port}", verify=False) as client:
+        url = f"http://127.0.0.1:{port}"
+        async with HttpxAiohttpClient(base_url=url, verify=False, timeout=PATIENCE) as client:
             yield Service(server, server.app.state.wiring, client)
     finally:
         server.should_exit = True

@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 from rich.console import Console
 
+from app.api.schemas import TaskRow
 from app.demo.samples import KNOBS, SAMPLES, Sample
 from app.demo.screen import introduce, say
 from app.demo.stage import DemoFailed, Stage, open_stage, while_serving
@@ -105,7 +106,7 @@ class Outage:
     async def breaker_is_open(self) -> None:
         self._chapter(f"While it is open: nobody asks {SYSTEM}, nobody waits for it, nothing is lost")
         await asyncio.sleep(CALM)
-        calls, rows = await self._witness.calls(), await self._witness.waiting()
+        rows, calls = await self._at_rest(), await self._witness.calls()
         tried = [row for row in rows if row.attempts]
         self._say(f"{len(rows)} rows of {TABLE} wait in PostgreSQL, with {attempts(rows)} attempts made so far")
         if tried:
@@ -114,7 +115,7 @@ class Outage:
         await self._place(_more(1))
         self._say(f"readiness answers {await self._witness.ready()}: intake does not need {SYSTEM}")
         await asyncio.sleep(CALM)
-        later = await self._witness.waiting()
+        later = await self._at_rest()
         old, new = [r for r in later if r.task_id in known], [r for r in later if r.task_id not in known]
         self._say(
             f"{CALM:g} s later: {await self._witness.calls() - calls} more calls got through. The {len(old)} rows "
@@ -168,6 +169,17 @@ class Outage:
         codes, slowest = await self._witness.place(samples)
         answers = ", ".join(f"{number} x {code}" for code, number in codes.items())
         self._say(f"{len(samples)} orders placed: {answers}, the slowest answer after {slowest * 1000:.0f} ms")
+
+    async def _at_rest(self) -> list[TaskRow]:
+        """The rows that wait, once none is under lease: a claim counts an attempt and gives it back if none is made."""
+        rows: list[TaskRow] = []
+
+        async def none_leased() -> bool:
+            rows[:] = await self._witness.waiting()
+            return all(row.due_in < self._stage.settings.tasks[TABLE].lease / 2 for row in rows)
+
+        await until(none_leased, "all attempts have ended")
+        return rows
 
     async def _all_completed(self) -> bool:
         left = len(self._witness.placed) - (await self._witness.statuses())["COMPLETED"]

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
     `environ` stands for the process environment. Raises ConfigError.
     """
     environ = os.environ if environ is None else environ
-    default, overlay = _read(DEFAULT_FILE), _read(environ[OVERLAY]) if environ.get(OVERLAY) else {}
+    default, overlay = _default(), _read(environ[OVERLAY]) if environ.get(OVERLAY) else {}
     layers = [_variables(environ), overlay, default]
     if problems := [line for layer in layers for line in unknown_sections(layer, default)]:
         raise ConfigError(problems)
@@ -43,6 +44,11 @@ def load_settings(environ: Mapping[str, str] | None = None) -> Settings:
         return Settings(_build_sources=(sources, {}))
     except ValidationError as error:
         raise ConfigError(describe(error, layers)) from None
+
+
+@cache
+def _default() -> dict[str, Any]:
+    return _read(DEFAULT_FILE)
 
 
 def _read(file: str | Path) -> dict[str, Any]:

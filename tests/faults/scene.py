@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any, NamedTuple
 
 from httpx_aiohttp import HttpxAiohttpClient
@@ -64,6 +65,7 @@ class Scene:
     sandbox: Sandbox
     report: Report
     placed: list[int] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
     seen: list[str] = field(default_factory=list)
     ended: bool = False
 
@@ -75,7 +77,14 @@ class Scene:
         """Place orders side by side; those that were refused or not answered are not promised to anybody."""
         posts = (client.post("/orders", json={**ORDER, **changes}) for _ in range(count))
         answers = await asyncio.gather(*posts, return_exceptions=True)
-        ids = [int(a.json()["orderId"]) for a in answers if not isinstance(a, BaseException) and a.status_code == 202]
+        ids = []
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                self.refused.append(repr(answer))
+            elif answer.status_code != HTTPStatus.ACCEPTED:
+                self.refused.append(answer.text)
+            else:
+                ids.append(int(answer.json()["orderId"]))
         self.placed += ids
         return ids
 
