@@ -1,5 +1,6 @@
 """Pages of other sites, which act through the browser of whoever reaches this service: nothing is done for them."""
 
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from fastapi import Request
@@ -59,6 +60,7 @@ def _origin_of(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc.removesuffix(DEFAULT_PORTS[parts.scheme])}"
 
 
+@lru_cache(maxsize=256)
 def _on_loopback(host: str) -> bool:
     name = _hostname(host)
     return is_loopback(name) or name.endswith(".localhost")

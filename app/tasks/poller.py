@@ -28,8 +28,6 @@ class Rules(AttemptRules, Protocol):
     def poll_interval(self) -> float: ...
     @property
     def batch(self) -> int: ...
-    @property
-    def lease(self) -> float: ...
 
 
 class Work(Protocol):
@@ -111,8 +109,7 @@ class Poller:
             await loop.rest(pause)
 
     async def _claim(self, wanted: int) -> Claim:
-        began = time.monotonic()
-        until = began + self._rules.lease - LEASE_MARGIN
+        began, until = time.monotonic(), self._lease_ends()
         self._pace = min(round(self._ended * self._claim_took / (began - self._claimed_at)), self._slots)
         self._claimed_at, self._ended = began, 0
         try:
@@ -191,7 +188,7 @@ class Poller:
     async def _settle(self, batch: list[tuple[Settlement, float]]) -> None:
         """Settle a batch in one transaction; if it fails, every row alone, so that a bad one holds up no other."""
         try:
-            self._count([s for s, _ in batch], await self.queue.settle([s for s, _ in batch], self._work.apply))
+            await self._settle_now([s for s, _ in batch])
         except Exception as error:  # noqa: BLE001 - whatever it was, each row gets its own chance and its own log line
             log.warning("settle failed, going row by row", table=self.queue.table, rows=len(batch), error=repr(error))
             for settlement, until in batch:
@@ -199,12 +196,28 @@ class Poller:
                 self._alone.add(alone)
                 alone.add_done_callback(self._settled_alone)
 
+    async def _settle_now(self, settlements: list[Settlement]) -> set[int]:
+        until = self._lease_ends()
+        held = await self.queue.settle(settlements, self._work.apply)
+        self._count(settlements, held)
+        self._go_on([s for s in settlements if s.task.task_id in held], until)
+        return held
+
+    def _go_on(self, settlements: list[Settlement], until: float) -> None:
+        """Make the next attempts of rows that were left under lease."""
+        self._waiting.extend((s.going_on, until) for s in settlements if s.going_on)
+        self._begin()
+
+    def _lease_ends(self) -> float:
+        """When calls under a lease that is taken now must be over."""
+        return time.monotonic() + self._rules.lease - LEASE_MARGIN
+
     async def _settle_alone(self, settlement: Settlement, until: float) -> None:
         """Settle one row, again and again while the database cannot do it and the lease lasts."""
         pause = 0.05
         while True:
             try:
-                self._count([settlement], await self.queue.settle([settlement], self._work.apply))
+                held = await self._settle_now([settlement])
             except (SQLAlchemyError, OSError, TimeoutError) as error:
                 if isinstance(error, (DataError, IntegrityError)):
                     return await self._fail_visibly(settlement, error)
@@ -216,6 +229,8 @@ class Poller:
             except Exception as error:  # noqa: BLE001 - logged with its traceback below
                 return await self._fail_visibly(settlement, error)
             else:
+                if not held:  # an earlier try may have done it, and only its answer was lost: the fence will tell
+                    self._go_on([settlement], until)
                 return None
 
     def _settled_alone(self, alone: asyncio.Task[None]) -> None:

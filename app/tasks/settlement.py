@@ -1,6 +1,6 @@
 """What becomes of a task row after an attempt: the rules of section "attempts" as one pure function."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from app.tasks.backoff import backoff
@@ -12,6 +12,8 @@ LAST_ERROR_LIMIT = 500
 class AttemptRules(Protocol):
     """The part of a task table's settings that decides about attempts; seconds and counts."""
 
+    @property
+    def lease(self) -> float: ...
     @property
     def max_attempts(self) -> int: ...
     @property
@@ -37,12 +39,26 @@ class Settlement:
     ended: bool = False
     effect: object = None
 
+    @property
+    def going_on(self) -> Task | None:
+        """The row under the lease that this settlement gave it, so that what was just sent is asked about at once."""
+        if self.label != "sent":
+            return None
+        return replace(
+            self.task,
+            status=self.status,
+            attempt=self.retry_count,
+            lease_token=self.task.lease_token + 1,
+            external_id=self.external_id,
+        )
+
 
 def settle(task: Task, outcome: Outcome, rules: AttemptRules) -> Settlement:
     """Turn an outcome into the row's new state. That the last attempt has failed is for the caller to notice."""
     match outcome:
         case Sent(external_id, effect):
-            return Settlement(task, "sent", TaskStatus.IN_PROGRESS, 0, external_id=external_id, effect=effect)
+            status = TaskStatus.IN_PROGRESS
+            return Settlement(task, "sent", status, 1, rules.lease, external_id=external_id, effect=effect)
         case Done(effect):
             return Settlement(task, "completed", TaskStatus.COMPLETED, task.attempt, effect=effect)
         case GivenUp(reason, effect, ended):

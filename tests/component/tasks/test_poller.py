@@ -85,7 +85,7 @@ async def test_a_row_whose_workers_die_fails_without_another_call(database: Data
 
 
 async def test_attempts_count_per_phase(database: Database) -> None:
-    """A task that was taken in at its 19th attempt is polled with a full set of attempts."""
+    """A task taken in at its 19th attempt is polled with a full set of attempts, and at once: nobody claims it again."""
     await fill(database, 1, retry_count=18)
 
     async def act(task: Task) -> Outcome:
@@ -98,6 +98,7 @@ async def test_attempts_count_per_phase(database: Database) -> None:
         ("PENDING", 19, None),
         ("IN_PROGRESS", 1, "app-1"),
     ]
+    assert (await rows(database))[0].lease_token == 3  # claimed, sent, completed
 
 
 @pytest.mark.rule("CB-6")

@@ -13,6 +13,7 @@ from app.tasks.task import Done, GivenUp, NotMade, NotYet, Sent, Task, TaskStatu
 
 @dataclass(frozen=True)
 class Rules:
+    lease: float = 30.0
     max_attempts: int = 20
     backoff_cap: float = 300.0
     jitter: float = 0.2
@@ -41,9 +42,11 @@ def test_rows_that_failed_together_part_ways(attempt: int) -> None:
 
 
 def test_sent_starts_the_attempts_anew() -> None:
-    """A task that was taken in is polled at once, with a full set of attempts."""
+    """A task that was taken in stays under lease for its first poll, which is the first of a full set of attempts."""
     s = settle(task(19), Sent("app-1", "effect"), Rules())
-    assert (s.status, s.retry_count, s.delay, s.external_id, s.effect) == ("IN_PROGRESS", 0, 0, "app-1", "effect")
+    assert (s.status, s.retry_count, s.delay, s.external_id, s.effect) == ("IN_PROGRESS", 1, 30, "app-1", "effect")
+    assert s.going_on == Task(1, 2, TaskStatus.IN_PROGRESS, 1, 6, "{}", "key", "app-1")
+    assert settle(task(), Done(), Rules()).going_on is None
 
 
 def test_a_call_that_was_not_made_costs_nothing() -> None:
