@@ -176,23 +176,23 @@ async def test_a_malformed_key_is_refused(service: Service, subtests: pytest.Sub
     assert await count(service.wiring.database, "orders") == 0
 
 
-@pytest.mark.parametrize(
-    ("spellings", "key"),
-    [
-        (["k", '"k"'], "k"),
-        (["k" * 255], "k" * 255),
-        (['"a\\"b\\\\c"'], 'a"b\\c'),
-        (["{a}/%20;=", '"{a}/%20;="'], "{a}/%20;="),
-    ],
-)
-async def test_a_key_is_kept_as_it_is_meant(service: Service, spellings: list[str], key: str) -> None:
+MEANT = {
+    "k": ["k", '"k"'],
+    "k" * 255: ["k" * 255],
+    'a"b\\c': ['"a\\"b\\\\c"'],
+    "{a}/%20;=": ["{a}/%20;=", '"{a}/%20;="'],
+}
+
+
+async def test_a_key_is_kept_as_it_is_meant(service: Service) -> None:
     """Quotes and escapes are spelling: what they stand for is the key."""
-    for spelling in spellings:
-        answer = await service.client.post("/orders", json=ORDER, headers={"Idempotency-Key": spelling})
-        assert answer.status_code == 202
+    for spellings in MEANT.values():
+        for spelling in spellings:
+            answer = await service.client.post("/orders", json=ORDER, headers={"Idempotency-Key": spelling})
+            assert answer.status_code == 202, spelling
     async with service.wiring.database.engine.connect() as conn:
         rows = await conn.execute(text("SELECT caller, key FROM idempotency_key"))
-        assert [tuple(row) for row in rows] == [("anonymous", key)]
+        assert sorted(tuple(row) for row in rows) == sorted(("anonymous", key) for key in MEANT)
 
 
 async def test_the_header_is_documented(service: Service) -> None:

@@ -137,10 +137,11 @@ async def test_the_database_knows_every_order_status(database: Database) -> None
     assert await checked(database, "orders", "status") == set(OrderStatus)
 
 
-@pytest.mark.parametrize("table", TASK_TABLES)
-async def test_the_database_knows_every_task_status(database: Database, table: str) -> None:
+async def test_the_database_knows_every_task_status(database: Database, subtests: pytest.Subtests) -> None:
     """Each task table accepts exactly the statuses of the code."""
-    assert await checked(database, table, "status") == set(TaskStatus)
+    for table in TASK_TABLES:
+        with subtests.test(table=table):
+            assert await checked(database, table, "status") == set(TaskStatus)
 
 
 @pytest.mark.rule("RE-5")
@@ -197,22 +198,22 @@ async def test_due_rows_have_an_index_of_their_own(database: Database, table: st
         assert due.indexname == "ix_oct_due"
 
 
-@pytest.mark.parametrize(
-    ("table", "values"),
-    [
-        ("orders (customer_id, items, status)", "('', '[]', 'ACCEPTED')"),
-        ("orders (customer_id, items, status)", f"('{'c' * 65}', '[]', 'ACCEPTED')"),
-        ("orders (customer_id, items, status)", "('c', '[]', 'LOST')"),
-        ("orders (customer_id, items, status, version)", "('c', '[]', 'ACCEPTED', 0)"),
-        ("payment_task (order_id, status, next_attempt_at, payload)", "(1, 'PENDING', now(), '{}')"),
-        ("outbox_event (order_id, sequence, type, data)", "(1, 1, 'order.paid', '{}')"),
-    ],
-)
-async def test_the_database_refuses_what_the_code_must_not_write(database: Database, table: str, values: str) -> None:
+IMPOSSIBLE = [
+    ("orders (customer_id, items, status)", "('', '[]', 'ACCEPTED')"),
+    ("orders (customer_id, items, status)", f"('{'c' * 65}', '[]', 'ACCEPTED')"),
+    ("orders (customer_id, items, status)", "('c', '[]', 'LOST')"),
+    ("orders (customer_id, items, status, version)", "('c', '[]', 'ACCEPTED', 0)"),
+    ("payment_task (order_id, status, next_attempt_at, payload)", "(1, 'PENDING', now(), '{}')"),
+    ("outbox_event (order_id, sequence, type, data)", "(1, 1, 'order.paid', '{}')"),
+]
+
+
+async def test_the_database_refuses_what_the_code_must_not_write(database: Database, subtests: pytest.Subtests) -> None:
     """A status, a version, a customer or an order that cannot be is refused by the database itself."""
-    with pytest.raises(IntegrityError):
-        async with database.engine.begin() as connection:
-            await connection.execute(text(f"INSERT INTO {table} VALUES {values}"))
+    for table, values in IMPOSSIBLE:
+        with subtests.test(table=table, values=values[:40]), pytest.raises(IntegrityError):
+            async with database.engine.begin() as connection:
+                await connection.execute(text(f"INSERT INTO {table} VALUES {values}"))
 
 
 async def test_an_order_has_each_event_once(database: Database) -> None:

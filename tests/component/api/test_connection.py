@@ -36,28 +36,28 @@ async def alive(service: Service) -> bool:
     return (await service.client.get("/health/live")).status_code == 200
 
 
-@pytest.mark.parametrize(
-    "head",
-    [
-        START + b"X: " + b"a" * MAX_HEAD + b"\r\n\r\n",
-        START + b"a" * MAX_HEAD + b": x\r\n\r\n",
-        START + NAMES + b"\r\n",
-        b"GET /" + b"a" * MAX_HEAD + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
-        b"GET /orders/1?" + b"a" * MAX_HEAD + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
-    ],
-    ids=["value", "name", "count", "path", "query"],
-)
-async def test_a_head_too_large_is_refused(service: Service, head: bytes) -> None:
+TOO_LARGE = {
+    "value": START + b"X: " + b"a" * MAX_HEAD + b"\r\n\r\n",
+    "name": START + b"a" * MAX_HEAD + b": x\r\n\r\n",
+    "count": START + NAMES + b"\r\n",
+    "path": b"GET /" + b"a" * MAX_HEAD + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    "query": b"GET /orders/1?" + b"a" * MAX_HEAD + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+}
+
+
+async def test_a_head_too_large_is_refused(service: Service, subtests: pytest.Subtests) -> None:
     """431 as a problem, whether it is one value or many, at once or in pieces, and the connection is closed."""
-    pieces = [head[i : i + 5_000] for i in range(0, len(head), 5_000)]
-    for answer in (await send(service, head), await send(service, *pieces)):
-        status, _, rest = answer.partition(b"\r\n")
-        assert status == b"HTTP/1.1 431 Request Header Fields Too Large"
-        fields, _, body = rest.partition(b"\r\n\r\n")
-        assert b"content-type: application/problem+json" in fields
-        assert json.loads(body)["type"] == "/problems/head-too-large"
-        assert f"x-request-id: {json.loads(body)['requestId']}".encode() in fields
-    assert await alive(service)
+    for what, head in TOO_LARGE.items():
+        with subtests.test(what=what):
+            pieces = [head[i : i + 5_000] for i in range(0, len(head), 5_000)]
+            for answer in (await send(service, head), await send(service, *pieces)):
+                status, _, rest = answer.partition(b"\r\n")
+                assert status == b"HTTP/1.1 431 Request Header Fields Too Large"
+                fields, _, body = rest.partition(b"\r\n\r\n")
+                assert b"content-type: application/problem+json" in fields
+                assert json.loads(body)["type"] == "/problems/head-too-large"
+                assert f"x-request-id: {json.loads(body)['requestId']}".encode() in fields
+            assert await alive(service)
 
 
 async def test_a_head_without_end_is_cut(service: Service) -> None:
@@ -68,21 +68,25 @@ async def test_a_head_without_end_is_cut(service: Service) -> None:
     assert await alive(service)
 
 
-@pytest.mark.parametrize(
-    "tail",
-    [b"0\r\nX: " + b"a" * 200_000, b"0\r\n" + NAMES * 3, b"1;" + b"a" * 200_000],
-    ids=["trailer", "trailers", "chunk-extension"],
-)
-async def test_what_follows_a_body_is_bounded_too(service: Service, tail: bytes) -> None:
+TAILS = {
+    "trailer": b"0\r\nX: " + b"a" * 200_000,
+    "trailers": b"0\r\n" + NAMES * 3,
+    "chunk-extension": b"1;" + b"a" * 200_000,
+}
+
+
+async def test_what_follows_a_body_is_bounded_too(service: Service, subtests: pytest.Subtests) -> None:
     """Trailers and chunk extensions are no way around the limit."""
     head = (
         b"POST /orders HTTP/1.1\r\nHost: localhost\r\n"
         b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
     )
-    pieces = [tail[i : i + 5_000] for i in range(0, len(tail), 5_000)]
-    answer = await send(service, head, *pieces)
-    assert b" 202 " not in answer
-    assert await alive(service)
+    for what, tail in TAILS.items():
+        with subtests.test(what=what):
+            pieces = [tail[i : i + 5_000] for i in range(0, len(tail), 5_000)]
+            answer = await send(service, head, *pieces)
+            assert b" 202 " not in answer
+            assert await alive(service)
 
 
 async def test_an_ordinary_head_is_welcome(service: Service) -> None:
@@ -93,25 +97,29 @@ async def test_an_ordinary_head_is_welcome(service: Service) -> None:
     assert answers.count(b'{"status":"alive"}') == 7
 
 
-@pytest.mark.parametrize("said", [b"", b"GET /hea", START], ids=["nothing", "a-line", "a-header"])
-async def test_a_head_that_does_not_arrive_is_not_waited_for(pg_dsn: str, sandbox: Sandbox, said: bytes) -> None:
+async def test_a_head_that_does_not_arrive_is_not_waited_for(
+    pg_dsn: str, sandbox: Sandbox, subtests: pytest.Subtests
+) -> None:
     """Silence, or a byte now and then, ends the connection after the keep-alive timeout."""
     settings = settings_for(pg_dsn, sandbox.url, {"ORDERS_API__KEEP_ALIVE": "1"})
     async with service_running(settings, "api") as service:
-        began = time.monotonic()
-        drips = [b"a"] * 100 if said else []
-        assert await send(service, said, *drips, pause=0.1) == b""
-        assert 0.9 <= time.monotonic() - began < 5
-        assert await alive(service)
+        for said in (b"", b"GET /hea", START):
+            with subtests.test(said=said):
+                began = time.monotonic()
+                drips = [b"a"] * 100 if said else []
+                assert await send(service, said, *drips, pause=0.1) == b""
+                assert 0.9 <= time.monotonic() - began < 5
+                assert await alive(service)
 
 
-@pytest.mark.parametrize("said", [b"\x16\x03\x01\x02\x00\x01\x00", b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n"])
-async def test_what_is_not_http_is_a_problem(service: Service, said: bytes) -> None:
+async def test_what_is_not_http_is_a_problem(service: Service, subtests: pytest.Subtests) -> None:
     """400 as a problem, and the connection is closed."""
-    answer = await send(service, said)
-    assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n")
-    assert b'"type":"/problems/malformed"' in answer
-    assert re.search(rb"\r\nx-request-id: ([0-9a-f]{32})\r\n.*\"requestId\":\"\1\"", answer, re.DOTALL)
+    for said in (b"\x16\x03\x01\x02\x00\x01\x00", b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n"):
+        with subtests.test(said=said):
+            answer = await send(service, said)
+            assert answer.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+            assert b'"type":"/problems/malformed"' in answer
+            assert re.search(rb"\r\nx-request-id: ([0-9a-f]{32})\r\n.*\"requestId\":\"\1\"", answer, re.DOTALL)
 
 
 async def test_a_client_that_leaves_is_nobodys_bug(service: Service, caplog: pytest.LogCaptureFixture) -> None:
@@ -174,12 +182,13 @@ async def test_the_documentation_may_do_what_it_needs_only(service: Service) -> 
     assert page.headers["x-frame-options"] == "DENY"
 
 
-@pytest.mark.parametrize("path", ["/docs", "/openapi.json", "/redoc"])
-async def test_the_documentation_can_be_left_out(pg_dsn: str, sandbox: Sandbox, path: str) -> None:
+async def test_the_documentation_can_be_left_out(pg_dsn: str, sandbox: Sandbox, subtests: pytest.Subtests) -> None:
     """Where `api.docs` is false there is neither page nor document."""
     environ: dict[str, Any] = {"ORDERS_API__DOCS": "false"}
     async with service_running(settings_for(pg_dsn, sandbox.url, environ), "api") as service:
-        assert (await service.client.get(path)).status_code == 404
+        for path in ("/docs", "/openapi.json", "/redoc"):
+            with subtests.test(path=path):
+                assert (await service.client.get(path)).status_code == 404
 
 
 async def test_a_stream_over_http_1_0_ends_with_its_connection(service: Service) -> None:

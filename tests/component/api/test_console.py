@@ -75,33 +75,35 @@ async def test_nothing_from_outside_becomes_markup(service: Service, sandbox: Sa
         assert tags.handlers == []
 
 
-@pytest.mark.parametrize("path", ["/ops", "/ops/board", "/docs", "/redoc"])
-async def test_a_page_runs_its_own_scripts_only(service: Service, path: str) -> None:
+async def test_a_page_runs_its_own_scripts_only(service: Service, subtests: pytest.Subtests) -> None:
     """Its policy names no other host, allows no script that is not known, and nobody may frame it."""
-    answer = await service.client.get(path)
-    rules = dict(rule.split(" ", 1) for rule in answer.headers["content-security-policy"].split("; "))
-    assert rules["default-src"] == "'none'"
-    assert re.fullmatch(r"'self'( 'sha256-[\w+/=]+')*", rules["script-src"])
-    assert rules["connect-src"] == "'self'"
-    assert rules["frame-ancestors"] == "'none'"
-    assert "http" not in answer.headers["content-security-policy"]
-    assert answer.headers["x-content-type-options"] == "nosniff"
-    if path.startswith("/ops"):
-        assert "unsafe" not in answer.headers["content-security-policy"]
-        assert answer.headers["cache-control"] == "no-store"
+    for path in ("/ops", "/ops/board", "/docs", "/redoc"):
+        with subtests.test(path=path):
+            answer = await service.client.get(path)
+            rules = dict(rule.split(" ", 1) for rule in answer.headers["content-security-policy"].split("; "))
+            assert rules["default-src"] == "'none'"
+            assert re.fullmatch(r"'self'( 'sha256-[\w+/=]+')*", rules["script-src"])
+            assert rules["connect-src"] == "'self'"
+            assert rules["frame-ancestors"] == "'none'"
+            assert "http" not in answer.headers["content-security-policy"]
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            if path.startswith("/ops"):
+                assert "unsafe" not in answer.headers["content-security-policy"]
+                assert answer.headers["cache-control"] == "no-store"
 
 
-@pytest.mark.parametrize("page", ["/ops", "/docs", "/redoc"])
-async def test_what_a_page_loads_is_kept_by_browsers(service: Service, page: str) -> None:
+async def test_what_a_page_loads_is_kept_by_browsers(service: Service, subtests: pytest.Subtests) -> None:
     """Everything comes from here, under an address that changes with its content; an old address is not kept."""
-    addresses = re.findall(r'(?:src|href)="(/[^"]+\?v=[^"]+)"', (await service.client.get(page)).text)
-    assert addresses
-    for address in addresses:
-        answer = await service.client.get(address)
-        assert answer.status_code == 200
-        assert "immutable" in answer.headers["cache-control"]
-        old = await service.client.get(address.partition("?")[0] + "?v=old")
-        assert (old.content, old.headers["cache-control"]) == (answer.content, "no-cache")
+    for page in ("/ops", "/docs", "/redoc"):
+        with subtests.test(page=page):
+            addresses = re.findall(r'(?:src|href)="(/[^"]+\?v=[^"]+)"', (await service.client.get(page)).text)
+            assert addresses
+            for address in addresses:
+                answer = await service.client.get(address)
+                assert answer.status_code == 200
+                assert "immutable" in answer.headers["cache-control"]
+                old = await service.client.get(address.partition("?")[0] + "?v=old")
+                assert (old.content, old.headers["cache-control"]) == (answer.content, "no-cache")
 
 
 async def test_it_works_behind_a_prefix(pg_dsn: str, sandbox: Sandbox) -> None:

@@ -162,13 +162,14 @@ async def test_a_replica_that_does_not_call_a_system_says_so(pg_dsn: str, sandbo
         assert (await change(worker, "sber", "isolate"))["breaker"]["isolated"] is True
 
 
-@pytest.mark.parametrize("what", ["isolate", "release", "reset"])
-async def test_an_unknown_system_is_not_found(service: Service, what: str) -> None:
+async def test_an_unknown_system_is_not_found(service: Service, subtests: pytest.Subtests) -> None:
     """The answer is a problem that names those there are."""
-    answer = await service.client.post(f"/ops/systems/insurence/{what}")
-    assert answer.status_code == 404
-    assert answer.headers["content-type"] == "application/problem+json"
-    assert ", ".join(SYSTEMS) in answer.json()["detail"]
+    for what in ("isolate", "release", "reset"):
+        with subtests.test(what=what):
+            answer = await service.client.post(f"/ops/systems/insurence/{what}")
+            assert answer.status_code == 404
+            assert answer.headers["content-type"] == "application/problem+json"
+            assert ", ".join(SYSTEMS) in answer.json()["detail"]
 
 
 @pytest.mark.rule("WHERE-4")

@@ -8,17 +8,18 @@ from app.api.kinds import Kind
 from tests.service import Service
 
 
-@pytest.mark.parametrize("kind", Kind, ids=lambda kind: kind.slug)
-async def test_every_kind_has_its_page(service: Service, kind: Kind) -> None:
+async def test_every_kind_has_its_page(service: Service, subtests: pytest.Subtests) -> None:
     """A person finds there what it means, what to do and whether to repeat the request, without any script."""
-    page = await service.client.get(f"/problems/{kind.slug}")
-    assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
-    assert f"{kind.status.value} {kind.status.phrase}" in page.text
-    for text in (kind.title, kind.meaning, kind.cure, kind.repeat):
-        assert text.replace("'", "&#x27;") in page.text
-    assert "<script" not in page.text
-    assert "default-src 'none'" in page.headers["content-security-policy"]
-    assert page.headers["x-content-type-options"] == "nosniff"
+    for kind in Kind:
+        with subtests.test(kind=kind.slug):
+            page = await service.client.get(f"/problems/{kind.slug}")
+            assert (page.status_code, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+            assert f"{kind.status.value} {kind.status.phrase}" in page.text
+            for text in (kind.title, kind.meaning, kind.cure, kind.repeat):
+                assert text.replace("'", "&#x27;") in page.text
+            assert "<script" not in page.text
+            assert "default-src 'none'" in page.headers["content-security-policy"]
+            assert page.headers["x-content-type-options"] == "nosniff"
 
 
 async def test_a_problem_leads_to_its_page(service: Service) -> None:
@@ -40,9 +41,10 @@ async def test_all_kinds_are_listed(service: Service) -> None:
     assert "color-scheme: light dark" in listed.text
 
 
-@pytest.mark.parametrize("slug", ["nothing", "%3Cscript%3E", "NOT-FOUND"])
-async def test_an_unknown_kind_is_a_problem_itself(service: Service, slug: str) -> None:
+async def test_an_unknown_kind_is_a_problem_itself(service: Service, subtests: pytest.Subtests) -> None:
     """404 as a problem, whose own page exists."""
-    answer = await service.client.get(f"/problems/{slug}")
-    assert (answer.status_code, answer.headers["content-type"]) == (404, "application/problem+json")
-    assert answer.json()["type"] == "/problems/not-found"
+    for slug in ("nothing", "%3Cscript%3E", "NOT-FOUND"):
+        with subtests.test(slug=slug):
+            answer = await service.client.get(f"/problems/{slug}")
+            assert (answer.status_code, answer.headers["content-type"]) == (404, "application/problem+json")
+            assert answer.json()["type"] == "/problems/not-found"

@@ -97,16 +97,18 @@ async def test_a_history_that_is_deleted_ends_with_the_state(service: Service, k
     assert answer.status_code == 204
 
 
-@pytest.mark.parametrize(
-    "garbage", ["x", "-1", "1.5", "1.0", "+1", "0_1", "99", "2147483647", "2147483648", "9" * 400, ""]
-)
-async def test_an_id_that_was_never_given_is_refused(service: Service, garbage: str) -> None:
+NEVER_GIVEN = ["x", "-1", "1.5", "1.0", "+1", "0_1", "99", "2147483647", "2147483648", "9" * 400, ""]
+
+
+async def test_an_id_that_was_never_given_is_refused(service: Service, subtests: pytest.Subtests) -> None:
     """Last-Event-ID is the number of one of the order's events; all else is a 422 that names the header."""
     order_id = await service.place()
-    answer = await service.client.get(f"/orders/{order_id}/events", headers={"Last-Event-ID": garbage})
-    assert is_problem(answer, 422)
-    assert [error["pointer"] for error in answer.json()["errors"]] == ["/header/Last-Event-ID"]
-    assert service.wiring.news.watches == 0
+    for garbage in NEVER_GIVEN:
+        with subtests.test(garbage=garbage[:20]):
+            answer = await service.client.get(f"/orders/{order_id}/events", headers={"Last-Event-ID": garbage})
+            assert is_problem(answer, 422)
+            assert [error["pointer"] for error in answer.json()["errors"]] == ["/header/Last-Event-ID"]
+            assert service.wiring.news.watches == 0
 
 
 async def test_an_unknown_order_has_no_stream(service: Service) -> None:
