@@ -23,12 +23,6 @@ def run(host: str, port: int) -> None:
         runner.run(_serve_until_signal(host, port))
 
 
-async def serve_sandbox(host: str, port: int) -> None:
-    """Serve until cancelled."""
-    async with running_sandbox(host, port):
-        await asyncio.Event().wait()
-
-
 @asynccontextmanager
 async def running_sandbox(host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
     """Serve while the context is open; gives the base URL, which answers from then on. Port 0 takes a free one."""

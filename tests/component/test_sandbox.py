@@ -12,7 +12,7 @@ from httpx_aiohttp import AiohttpTransport
 
 from app.sandbox.contracts import CONTRACTS, Contract
 from app.sandbox.ledger import Ledger
-from app.sandbox.server import running_sandbox, serve_sandbox
+from app.sandbox.server import running_sandbox
 
 MONEY = {"amount": "1990.00", "currency": "RUB"}
 BODY = {
@@ -354,19 +354,6 @@ async def test_a_hanging_caller_does_not_keep_it_from_stopping() -> None:
     with pytest.raises(httpx.TransportError):
         await hanging
     await http.aclose()
-
-
-async def test_serve_sandbox_serves_until_cancelled(unused_tcp_port: int) -> None:
-    """The port is open while the task runs and free again once it was cancelled."""
-    serving = asyncio.create_task(serve_sandbox("127.0.0.1", unused_tcp_port))
-    async with client(f"http://127.0.0.1:{unused_tcp_port}") as http:
-        await asyncio.sleep(0)
-        assert (await http.get("/")).status_code == 200
-        serving.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await serving
-        with pytest.raises(httpx.TransportError):
-            await http.get("/")
 
 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])

@@ -8,15 +8,21 @@ from prometheus_client import REGISTRY
 from tests.faults.scene import Scene
 from tests.service import service_running, settings_for
 
-PATHS, ORDERS = 60, 20
+FEW, TEN_THOUSAND = (60, 20), (3_400, 2_000)
+"""How many rounds of three strange paths, and how many orders, each of which makes five tasks."""
+
+AT_ONCE = 50
 
 
 def series() -> int:
     return sum(len(metric.samples) for metric in REGISTRY.collect())
 
 
-async def test_metric_series_do_not_grow_with_traffic(scene: Scene) -> None:
-    """Paths that nobody knows and orders by the dozen add no series to those that the first few have brought."""
+@pytest.mark.parametrize(
+    ("rounds", "orders"), [FEW, pytest.param(*TEN_THOUSAND, marks=pytest.mark.release, id="10,000 of each")]
+)
+async def test_metric_series_do_not_grow_with_traffic(scene: Scene, rounds: int, orders: int) -> None:
+    """Paths that nobody knows and orders however many add no series to those that the first few have brought."""
     async with service_running(settings_for(scene.dsn, scene.sandbox.url)) as service:
 
         async def strange_paths(count: int) -> None:
@@ -29,9 +35,11 @@ async def test_metric_series_do_not_grow_with_traffic(scene: Scene) -> None:
         await strange_paths(2)
         await service.client.get("/metrics")
         before = series()
-        await strange_paths(PATHS)
-        await scene.place(service.client, ORDERS)
-        await scene.ends()
+        await strange_paths(rounds)
+        for placed in range(0, orders, AT_ONCE):
+            await scene.place(service.client, min(AT_ONCE, orders - placed))
+        assert scene.refused == []
+        await scene.ends(120)
         assert series() == before
 
 

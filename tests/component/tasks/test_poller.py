@@ -85,7 +85,7 @@ async def test_a_row_whose_workers_die_fails_without_another_call(database: Data
 
 
 async def test_attempts_count_per_phase(database: Database) -> None:
-    """A task taken in at its 19th attempt is polled with a full set of attempts, and at once: nobody claims it again."""
+    """A task taken in at its 19th attempt is polled with a full set of attempts, and at once, without a claim."""
     await fill(database, 1, retry_count=18)
 
     async def act(task: Task) -> Outcome:
