@@ -1,7 +1,11 @@
-"""From the request to the first call for it at the insurer, at a steady rate: what queueing and waking up cost."""
+"""From the request to the first call for it at the insurer, at a steady rate: what queueing and waking up cost.
+
+And from the order to its confirmation: by a process that does no more, and by one that takes orders to their end.
+"""
 
 import asyncio
 import time
+from dataclasses import replace
 from statistics import median, quantiles
 
 import asyncpg
@@ -9,7 +13,7 @@ from httpx_aiohttp import HttpxAiohttpClient
 
 from benchmarks.insurer import insure
 from benchmarks.intake import ORDER
-from benchmarks.rig import Rig
+from benchmarks.rig import ONLY_CONFIRMATIONS, Rig
 from benchmarks.row import Row, compared
 from tests.processes import free_port
 
@@ -38,18 +42,21 @@ class Watch:
 
 async def measure(rig: Rig, *, rounds: int, seconds: float, rate: float = 50.0) -> list[Row]:
     ours: list[list[float]] = []
-    confirmed: list[float] = []
+    confirmed: dict[str, list[float]] = {"alone": [], "amid whole journeys": []}
     theirs: dict[str, list[list[float]]] = {name: [] for name in PEERS}
     for _ in range(rounds):
         ours.append(await _service(rig, rate, seconds, "REJECTED", []))
-        await _service(rig, rate, seconds, "CONFIRMED", confirmed)
+        alone = replace(rig, environ=rig.environ | ONLY_CONFIRMATIONS)
+        for service, found in zip((alone, rig), confirmed.values(), strict=True):
+            await _service(service, rate, seconds, "CONFIRMED", found)
         for name, waits in theirs.items():
             waits.append(await _peer(rig, name, rate, seconds))
     rows = []
-    for what, figure, goal in (("median", median, 15.0), ("99th percentile", _p99, 60.0)):
-        told, peer = f"from the order to its confirmation, {what}", f"the goal of {goal:.0f} ms"
-        pairs = [(1000 * figure(confirmed), goal)]
-        rows.append(compared("wake-up", told, peer, pairs, "ms", more_is_better=False, goal=1.0))
+    for where, seconds_each in confirmed.items():
+        for what, figure, goal in (("median", median, 15.0), ("99th percentile", _p99, 60.0)):
+            told, peer = f"confirmed, {where}, {what}", f"the goal of {goal:.0f} ms"
+            pairs = [(1000 * figure(seconds_each), goal)]
+            rows.append(compared("wake-up", told, peer, pairs, "ms", more_is_better=False, goal=1.0))
     for name, peer in PEERS.items():
         for what, figure in (("median", median), ("99th percentile", _p99)):
             pairs = [

@@ -19,6 +19,12 @@ from benchmarks.peer import TABLES, Peers, installed
 from tests.processes import Process, Processes, processes
 from tests.service import ORDER, SYSTEMS, Sandbox
 
+ONLY_CONFIRMATIONS = {
+    "ORDERS_TASKS__DEFAULT__ENABLED": "false",
+    "ORDERS_TASKS__ORDER_CONFIRMATION_TASK__ENABLED": "true",
+}
+"""For a service that leaves the steps after the confirmation to others."""
+
 
 @dataclass(frozen=True)
 class Rig:

@@ -14,7 +14,7 @@ from app.db import Database, open_database
 from app.orders.invariants import violations
 from app.settings import Settings, load_settings
 from benchmarks.drain import pile_up
-from benchmarks.rig import Rig, until
+from benchmarks.rig import ONLY_CONFIRMATIONS, Rig, until
 from benchmarks.row import Row, compared
 from tests.service import Sandbox
 
@@ -23,11 +23,7 @@ SLOTS = 2
 RATE = SLOTS / (2 * ANSWER_MS / 1000)
 """Orders a second that a replica's slots allow: an order takes two calls."""
 
-ENVIRON = {
-    "ORDERS_CLIENT__INSURANCE__MAX_CONCURRENT": str(SLOTS),
-    "ORDERS_TASKS__DEFAULT__ENABLED": "false",
-    "ORDERS_TASKS__ORDER_CONFIRMATION_TASK__ENABLED": "true",
-}
+ENVIRON = ONLY_CONFIRMATIONS | {"ORDERS_CLIENT__INSURANCE__MAX_CONCURRENT": str(SLOTS)}
 
 CONFIRMED = (
     "SELECT count(*), extract(epoch FROM max(occurred_at))::float8 FROM outbox_event WHERE type = 'order.confirmed'"
