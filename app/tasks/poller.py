@@ -14,7 +14,7 @@ from app.loop import Loop
 from app.observability import metrics
 from app.observability.traces import trace_of
 from app.settings.tasks import LEASE_MARGIN
-from app.tasks.queue import Claim, TaskQueue, Unconfirmed
+from app.tasks.queue import Claim, TaskQueue
 from app.tasks.settlement import AttemptRules, Settlement, settle
 from app.tasks.task import ACTIVE, GivenUp, NotMade, NotYet, Outcome, Task
 
@@ -112,12 +112,7 @@ class Poller:
         began, until = time.monotonic(), self._lease_ends()
         self._pace = min(round(self._ended * self._claim_took / (began - self._claimed_at)), self._slots)
         self._claimed_at, self._ended = began, 0
-        try:
-            claim = await self.queue.claim(wanted, self._rules.lease)
-        except Unconfirmed as lost:
-            for task in lost.tasks:  # the fence tells: where the lease holds, the attempt is given back
-                self._finish(task, NotMade("claim: its answer was lost"), until)
-            raise
+        claim = await self.queue.claim(wanted, self._rules.lease)
         self._claim_took = time.monotonic() - began
         self._waiting.extend((task, until) for task in claim.tasks)
         self._begin()

@@ -1,6 +1,7 @@
 """A `*_task` table as a queue: every statement that touches one stands here."""
 
 import time
+from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -22,6 +23,9 @@ NEWEST = 2**63 - 1
 LOOK_BACK, OVERLAP = 5.0, timedelta(seconds=1)
 """How often a claim looks at all due rows, and by how much it overlaps with the last one when it does not."""
 
+UNANSWERED = 1000
+"""Rows of unanswered claims that are remembered at most; the leases of others run out."""
+
 # One statement claims and tells when to look again. The rows' status does not change: if their worker dies, the lease
 # runs out and they are simply due. `= ANY (ARRAY(...))` keeps the update on the primary key whatever the statistics. No
 # row's count can overflow: the rows claimed along with it would be stuck. Before `:since` there is hardly anything but
@@ -38,12 +42,23 @@ claimed AS (
   UPDATE {table} SET next_attempt_at = now() + make_interval(secs => :lease), lease_token = lease_token + 1,
          retry_count = least(retry_count, 2147483646) + 1, updated_at = now()
   WHERE task_id = ANY (ARRAY(SELECT task_id FROM due))
-  RETURNING task_id, order_id, status, retry_count, lease_token, payload, payload ->> 'key', external_id, traceparent)
+  RETURNING task_id, order_id, status, retry_count, lease_token, payload, payload ->> 'key', external_id, traceparent,
+            next_attempt_at AS lease_ends)
 SELECT claimed.*, (SELECT max(next_attempt_at) FROM due) AS reached,
   CASE WHEN (SELECT count(*) FROM due) < :batch THEN extract(epoch FROM (
     SELECT min(next_attempt_at) FROM {table}
     WHERE status IN ('PENDING', 'IN_PROGRESS') AND next_attempt_at > now()) - now())::float8 END AS next_due
 FROM (SELECT) AS once LEFT JOIN claimed ON true"""
+
+# For a claim whose COMMIT was not answered. If it was not made, the next one, anybody's, has the same token: only with
+# the lease's end, which no two claims share, does it name the rows that are leased to no use.
+_GIVE_BACK = """
+UPDATE {table} AS t SET next_attempt_at = now(), retry_count = t.retry_count - 1, lease_token = t.lease_token + 1,
+       updated_at = now()
+FROM unnest(CAST(:task_ids AS bigint[]), CAST(:tokens AS bigint[]), CAST(:ends AS timestamptz[]))
+     AS s (task_id, lease_token, lease_ends)
+WHERE t.task_id = s.task_id AND t.lease_token = s.lease_token AND t.next_attempt_at = s.lease_ends
+  AND t.status IN ('PENDING', 'IN_PROGRESS')"""
 
 # The fence: only the lease that did the work may settle it, and only once. The token moves on even where the row stays
 # active, so that a repeated settle changes nothing.
@@ -85,11 +100,6 @@ UPDATE {table} SET status = CASE WHEN external_id IS NULL THEN 'PENDING' ELSE 'I
        updated_at = now()
 WHERE task_id = :task_id AND status = 'FAILED'
 RETURNING order_id, pg_notify(:channel, :table)"""
-
-_OF_ORDER = """
-SELECT '{table}' AS name, task_id, status, retry_count, last_error, next_attempt_at, created_at, updated_at,
-       greatest(extract(epoch FROM next_attempt_at - now()), 0)::float8 AS due_in
-FROM {table} WHERE order_id = :order_id"""
 
 SEEN = """
 SELECT order_id, '{table}' AS name, task_id, status, retry_count, last_error, next_attempt_at, created_at, updated_at,
@@ -159,14 +169,6 @@ class TaskView:
         return self.status in ACTIVE
 
 
-class Unconfirmed(Exception):
-    """Rows were claimed, and the answer to the claim's COMMIT was lost: `tasks` may or may not be leased."""
-
-    def __init__(self, tasks: list[Task]) -> None:
-        super().__init__(f"it is not known whether the claim of {len(tasks)} rows was committed")
-        self.tasks = tasks
-
-
 class TaskQueue:
     """One `*_task` table."""
 
@@ -177,25 +179,30 @@ class TaskQueue:
         self._claim, self._settle = _statement(_CLAIM, table), _statement(_SETTLE, table)
         self._enqueue, self._withdraw = _statement(_ENQUEUE, table), _statement(_WITHDRAW, table)
         self._revive, self._figures = _statement(_REVIVE, table), _statement(_FIGURES, table)
+        self._give_back = _statement(_GIVE_BACK, table)
+        self._unanswered: deque[tuple[int, int, datetime]] = deque(maxlen=UNANSWERED)
         self._since: datetime | None = None
         self._looked_back = 0.0
 
     async def claim(self, batch: int, lease: float) -> Claim:
-        """Lease up to `batch` due rows for `lease` seconds; each claim counts as an attempt. Raises Unconfirmed."""
-        tasks: list[Task] = []
+        """Lease up to `batch` due rows for `lease` seconds; each claim counts as an attempt, if it is answered."""
         if (now := time.monotonic()) - self._looked_back > LOOK_BACK:
             self._since, self._looked_back = None, now
+        claimed: list[Any] = []
         try:
             async with self._engine.begin() as conn:
+                if self._unanswered:
+                    ids, tokens, ends = map(list, zip(*self._unanswered, strict=True))
+                    await conn.execute(self._give_back, {"task_ids": ids, "tokens": tokens, "ends": ends})
                 rows = (await conn.execute(self._claim, {"batch": batch, "lease": lease, "since": self._since})).all()
-                tasks = [Task(r[0], r[1], TaskStatus(r[2]), *r[3:9]) for r in rows if r[0] is not None]
-        except (SQLAlchemyError, OSError) as error:
-            if tasks:
-                raise Unconfirmed(tasks) from error
+                claimed = [row for row in rows if row.task_id is not None]
+        except (SQLAlchemyError, OSError):
+            self._unanswered.extend((row.task_id, row.lease_token, row.lease_ends) for row in claimed)
             raise
-        if tasks:
+        self._unanswered.clear()
+        if claimed:
             self._since = rows[0].reached - OVERLAP
-        return Claim(tasks, rows[0].next_due)
+        return Claim([Task(r[0], r[1], TaskStatus(r[2]), *r[3:9]) for r in claimed], rows[0].next_due)
 
     async def settle(
         self,
@@ -268,13 +275,6 @@ class TaskQueue:
             async with self._engine.begin() as conn:
                 deleted, after = (await conn.execute(_statement(_DELETE, self.table), values)).one()
             yield deleted
-
-
-async def tasks_of_order(conn: AsyncConnection, tables: Sequence[str], order_id: int) -> dict[str, TaskView]:
-    """The order's task in each table that has one, by table name."""
-    union = " UNION ALL ".join(_OF_ORDER.format(table=table) for table in tables)
-    rows = await conn.execute(text(union), {"order_id": order_id})
-    return {r.name: TaskView(r.name, r.task_id, TaskStatus(r.status), *r[3:]) for r in rows}
 
 
 def seen(row: Any) -> tuple[int, TaskView]:

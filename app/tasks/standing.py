@@ -8,6 +8,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.tasks.queue import SEEN, TaskView, seen
 
+_OF_ORDER = f"{SEEN} order_id = :order_id"
+
 _STANDING = """
 SELECT '{table}' AS name,
   (SELECT count(*) FROM (SELECT FROM {table} WHERE status IN ('PENDING', 'IN_PROGRESS') AND next_attempt_at <= now()
@@ -47,3 +49,10 @@ async def open_tasks(conn: AsyncConnection, table: str, most: int, *, due: bool)
     """The first `most` tasks that are due, or that wait or are under way, by their time; each with its order's id."""
     statement = _OPEN.format(table=table, side="<=" if due else ">")
     return [seen(row) for row in await conn.execute(text(statement), {"most": most})]
+
+
+async def tasks_of_order(conn: AsyncConnection, tables: Sequence[str], order_id: int) -> dict[str, TaskView]:
+    """The order's task in each table that has one, by table name."""
+    union = " UNION ALL ".join(_OF_ORDER.format(table=table) for table in tables)
+    rows = await conn.execute(text(union), {"order_id": order_id})
+    return {task.name: task for _, task in map(seen, rows)}
