@@ -50,15 +50,15 @@ SELECT claimed.*, (SELECT max(next_attempt_at) FROM due) AS reached,
     WHERE status IN ('PENDING', 'IN_PROGRESS') AND next_attempt_at > now()) - now())::float8 END AS next_due
 FROM (SELECT) AS once LEFT JOIN claimed ON true"""
 
-# For a claim whose COMMIT was not answered. If it was not made, the next one, anybody's, has the same token: only with
-# the lease's end, which no two claims share, does it name the rows that are leased to no use.
+# For a claim whose COMMIT was not answered. If it was rolled back, the next one, anybody's, has the same token: only by
+# the lease's end as well, which no two claims share, are the rows known. Locked ones are about to be rolled back.
 _GIVE_BACK = """
-UPDATE {table} AS t SET next_attempt_at = now(), retry_count = t.retry_count - 1, lease_token = t.lease_token + 1,
-       updated_at = now()
-FROM unnest(CAST(:task_ids AS bigint[]), CAST(:tokens AS bigint[]), CAST(:ends AS timestamptz[]))
-     AS s (task_id, lease_token, lease_ends)
-WHERE t.task_id = s.task_id AND t.lease_token = s.lease_token AND t.next_attempt_at = s.lease_ends
-  AND t.status IN ('PENDING', 'IN_PROGRESS')"""
+UPDATE {table} SET next_attempt_at = now(), retry_count = retry_count - 1, lease_token = lease_token + 1
+WHERE task_id = ANY (ARRAY(
+  SELECT t.task_id FROM {table} AS t
+  JOIN unnest(CAST(:task_ids AS bigint[]), CAST(:tokens AS bigint[]), CAST(:ends AS timestamptz[]))
+       AS s (task_id, lease_token, ends) ON s.task_id = t.task_id AND s.lease_token = t.lease_token
+  WHERE t.next_attempt_at = s.ends AND t.status IN ('PENDING', 'IN_PROGRESS') FOR UPDATE OF t SKIP LOCKED))"""
 
 # The fence: only the lease that did the work may settle it, and only once. The token moves on even where the row stays
 # active, so that a repeated settle changes nothing.
