@@ -25,7 +25,7 @@ from app.systems.system import ExternalSystem, open_system
 from app.tasks.poller import Poller
 from app.tasks.queue import Claim, TaskQueue
 from app.tasks.settlement import Settlement
-from app.tasks.task import GivenUp, Outcome, Task
+from app.tasks.task import GivenUp, Lease, Outcome, Task
 from app.wiring import Wiring
 
 SLOTS = sum(section.max_concurrent for section in load_settings().client.values())
@@ -58,10 +58,14 @@ class EveryTask:
             due += [claim.next_due] if claim.next_due is not None else []
         return Claim(tasks, min(due, default=None))
 
-    async def settle(self, settlements: Sequence[Settlement], apply: Apply) -> set[int]:
+    async def give_back(self) -> None:
+        for queue in self._queues:
+            await queue.give_back()
+
+    async def settle(self, settlements: Sequence[Settlement], apply: Apply) -> set[Lease]:
         owned = {queue: [s for s in settlements if self._owners[s.task.key] is queue] for queue in self._queues}
         settling = [queue.settle(own, self._works[queue.table].apply) for queue, own in owned.items() if own]
-        return set().union(*await asyncio.gather(*settling))
+        return set[Lease]().union(*await asyncio.gather(*settling))
 
     async def attempt(self, task: Task, budget: float) -> Outcome:
         return await self._work(task).attempt(task, budget)

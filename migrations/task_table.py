@@ -6,7 +6,7 @@ from alembic import op
 def create_task_table(name: str, due_index: str) -> None:
     """Create the task table `name`, with `due_index` on the rows that a claim looks through.
 
-    Each attempt updates its row twice, and each update moves `next_attempt_at`: pages keep room for the new versions,
+    An attempt updates its row twice, and each update moves `next_attempt_at`: pages keep room for the new versions,
     and vacuum comes long before a fifth of all the finished ones is dead.
     """
     op.execute(f"""

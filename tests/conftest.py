@@ -186,7 +186,7 @@ async def database(pg_dsn: str) -> AsyncIterator[Database]:
 
 
 class Databases:
-    """Makes databases over one connection, and drops them behind the back of the next test, which need not wait."""
+    """Makes databases over one connection, and drops them while the test's other resources are closed."""
 
     def __init__(self, server_dsn: str, thread: ThreadPoolExecutor, runner: asyncio.Runner) -> None:
         self._server_dsn, self._thread, self._runner = server_dsn, thread, runner

@@ -1,6 +1,7 @@
 """Orders over HTTP: take one in, show how far it has come, cancel it."""
 
 import math
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -38,6 +39,7 @@ from app.orders.intervene import NoSuchOrder, cancel_order
 from app.orders.order import Order, OrderStatus, WrongMove
 from app.orders.read import OrderWithSteps, exists, list_orders, read_order
 from app.outbox.news import TooManyWatches
+from app.settings import TaskSettings
 from app.tasks.queue import NEWEST
 
 OrderId = Annotated[Int64, Path(description="The order's id")]
@@ -197,7 +199,7 @@ async def _show(caller: Caller, order_id: int, request: Request) -> tuple[Order,
         raise not_found(f"order {order_id}")
     answer = etag.conditional(request, _view(found, request).model_dump_json(by_alias=True).encode())
     if not found.record.order.status.final:
-        answer.headers["Retry-After"] = str(_next_news(found))
+        answer.headers["Retry-After"] = str(_next_news(found, wiring.settings.tasks))
     return found.record.order, answer
 
 
@@ -207,6 +209,7 @@ def _view(found: OrderWithSteps, request: Request) -> OrderView:
     return order_view(found.record, steps, link(request.scope, ""))
 
 
-def _next_news(found: OrderWithSteps) -> int:
-    """Whole seconds until the open step's next attempt, at least one."""
-    return max(1, math.ceil(min((t.due_in for t in found.tasks.values() if t.open), default=1.0)))
+def _next_news(found: OrderWithSteps, rules: Mapping[str, TaskSettings]) -> int:
+    """Whole seconds until the open step's next attempt, at least one; where one is under way, that is all we know."""
+    waits = [t.due_in for t in found.tasks.values() if t.open and not t.under_way(rules[t.name].lease)]
+    return max(1, math.ceil(min(waits, default=1.0)))

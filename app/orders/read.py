@@ -8,8 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from app.orders import repository
 from app.orders.order import OrderStatus
 from app.orders.repository import OrderRecord
-from app.tasks.queue import TaskView
-from app.tasks.standing import tasks_of_order
+from app.tasks.standing import TaskView, tasks_of_order
 
 
 class OrderWithSteps(NamedTuple):

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections import deque
+from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
 
@@ -76,6 +77,9 @@ class Poller:
         self.stop_claiming()
         until = time.monotonic() + within
         await self.claiming.stopped(within)
+        with suppress(SQLAlchemyError, OSError):
+            async with asyncio.timeout(LEASE_MARGIN):
+                await self.queue.give_back()
         await _ended(self._attempts, max(until - time.monotonic(), 0))
         await self.settling.stopped(LEASE_MARGIN)
         await _ended(self._alone, LEASE_MARGIN)
@@ -161,7 +165,7 @@ class Poller:
             self.claiming.ring()
 
     async def _settle_loop(self, loop: Loop) -> None:
-        while self._finished or not loop.stopping:
+        while self._finished or self._alone or not loop.stopping:
             loop.beat()
             loop.listen()
             if not self._finished:
@@ -183,7 +187,7 @@ class Poller:
     async def _settle(self, batch: list[tuple[Settlement, float]]) -> None:
         """Settle a batch in one transaction; if it fails, every row alone, so that a bad one holds up no other."""
         try:
-            await self._settle_now([s for s, _ in batch])
+            await self._settle_now(batch)
         except Exception as error:  # noqa: BLE001 - whatever it was, each row gets its own chance and its own log line
             log.warning("settle failed, going row by row", table=self.queue.table, rows=len(batch), error=repr(error))
             for settlement, until in batch:
@@ -191,28 +195,27 @@ class Poller:
                 self._alone.add(alone)
                 alone.add_done_callback(self._settled_alone)
 
-    async def _settle_now(self, settlements: list[Settlement]) -> set[int]:
-        until = self._lease_ends()
-        held = await self.queue.settle(settlements, self._work.apply)
-        self._count(settlements, held)
-        self._go_on([s for s in settlements if s.task.task_id in held], until)
-        return held
+    async def _settle_now(self, batch: list[tuple[Settlement, float]]) -> None:
+        """Settle, and go on with the rows that stay under lease.
 
-    def _go_on(self, settlements: list[Settlement], until: float) -> None:
-        """Make the next attempts of rows that were left under lease."""
-        self._waiting.extend((s.going_on, until) for s in settlements if s.going_on)
+        One whose lease does not hold, though its time is not over, may have been settled by an earlier try that was not
+        answered; nobody else can have claimed it yet, so it goes on as well and the fence will tell.
+        """
+        ends = self._lease_ends()
+        held = await self.queue.settle([settlement for settlement, _ in batch], self._work.apply)
+        for settlement, until in batch:
+            kept = settlement.task.under in held
+            self._count(settlement, held=kept)
+            if (task := settlement.going_on) and (kept or time.monotonic() < until):
+                self._waiting.append((task, ends if kept else until))
         self._begin()
-
-    def _lease_ends(self) -> float:
-        """When calls under a lease that is taken now must be over."""
-        return time.monotonic() + self._rules.lease - LEASE_MARGIN
 
     async def _settle_alone(self, settlement: Settlement, until: float) -> None:
         """Settle one row, again and again while the database cannot do it and the lease lasts."""
         pause = 0.05
         while True:
             try:
-                held = await self._settle_now([settlement])
+                await self._settle_now([(settlement, until)])
             except (SQLAlchemyError, OSError, TimeoutError) as error:
                 if isinstance(error, (DataError, IntegrityError)):
                     return await self._fail_visibly(settlement, error)
@@ -224,13 +227,12 @@ class Poller:
             except Exception as error:  # noqa: BLE001 - logged with its traceback below
                 return await self._fail_visibly(settlement, error)
             else:
-                if not held:  # an earlier try may have done it, and only its answer was lost: the fence will tell
-                    self._go_on([settlement], until)
                 return None
 
     def _settled_alone(self, alone: asyncio.Task[None]) -> None:
         self._alone.discard(alone)
         self.claiming.ring()
+        self.settling.ring()
 
     async def _fail_visibly(self, settlement: Settlement, error: Exception) -> None:
         """The row's own effect cannot be applied: that is our bug. Fail the step, at the least the row, visibly."""
@@ -239,21 +241,25 @@ class Poller:
         for outcome in (self._work.exhausted(settlement.task, reason), GivenUp(reason)):
             failed = settle(settlement.task, outcome, self._rules)
             try:
-                self._count([failed], await self.queue.settle([failed], self._work.apply))
+                held = await self.queue.settle([failed], self._work.apply)
             except Exception:
                 log.exception("failing the step failed as well", **self._names(settlement.task))
             else:
+                self._count(failed, held=failed.task.under in held)
                 return
 
-    def _count(self, settlements: list[Settlement], held: set[int]) -> None:
-        for settlement in settlements:
-            if settlement.task.task_id in held:
-                metrics.task_settled(self.queue.table, settlement.label)
-                if settlement.label == "failed":
-                    log.error("task failed for good", **self._names(settlement.task), reason=settlement.last_error)
-            else:
-                metrics.task_lease_lost(self.queue.table)
-                log.warning("lease lost, nothing of this attempt is kept", **self._names(settlement.task))
+    def _count(self, settlement: Settlement, *, held: bool) -> None:
+        if not held:
+            metrics.task_lease_lost(self.queue.table)
+            log.warning("lease lost, nothing of this attempt is kept", **self._names(settlement.task))
+            return
+        metrics.task_settled(self.queue.table, settlement.label)
+        if settlement.label == "failed":
+            log.error("task failed for good", **self._names(settlement.task), reason=settlement.last_error)
+
+    def _lease_ends(self) -> float:
+        """When calls under a lease that is taken now must be over."""
+        return time.monotonic() + self._rules.lease - LEASE_MARGIN
 
     def _names(self, task: Task) -> dict[str, object]:
         ids = {"task_id": task.task_id, "order_id": task.order_id, "attempt": task.attempt}

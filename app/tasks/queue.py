@@ -8,12 +8,12 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import TextClause, text
-from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from app.retention import LOCK
 from app.tasks.settlement import Settlement
-from app.tasks.task import ACTIVE, Task, TaskStatus
+from app.tasks.standing import SEEN, TaskView, seen
+from app.tasks.task import Lease, Task, TaskStatus
 
 CHANNEL = "task_due"
 
@@ -53,7 +53,7 @@ FROM (SELECT) AS once LEFT JOIN claimed ON true"""
 # For a claim whose COMMIT was not answered. If it was rolled back, the next one, anybody's, has the same token: only by
 # the lease's end as well, which no two claims share, are the rows known. Locked ones are about to be rolled back.
 _GIVE_BACK = """
-UPDATE {table} SET next_attempt_at = now(), retry_count = retry_count - 1, lease_token = lease_token + 1
+UPDATE {table} SET next_attempt_at = now(), retry_count = greatest(retry_count - 1, 0), lease_token = lease_token + 1
 WHERE task_id = ANY (ARRAY(
   SELECT t.task_id FROM {table} AS t
   JOIN unnest(CAST(:task_ids AS bigint[]), CAST(:tokens AS bigint[]), CAST(:ends AS timestamptz[]))
@@ -73,7 +73,7 @@ FROM unnest(CAST(:task_ids AS bigint[]), CAST(:tokens AS bigint[]), CAST(:status
             CAST(:last_errors AS text[]), CAST(:ended AS bool[]))
      AS s (task_id, lease_token, status, retry_count, delay, external_id, last_error, ended)
 WHERE t.task_id = s.task_id AND t.lease_token = s.lease_token AND t.status IN ('PENDING', 'IN_PROGRESS')
-RETURNING t.task_id"""
+RETURNING t.task_id, s.lease_token"""
 
 # `key` names the operation at the system: it stays the same whatever happens, until the system itself ends it.
 _ENQUEUE = """
@@ -100,11 +100,6 @@ UPDATE {table} SET status = CASE WHEN external_id IS NULL THEN 'PENDING' ELSE 'I
        updated_at = now()
 WHERE task_id = :task_id AND status = 'FAILED'
 RETURNING order_id, pg_notify(:channel, :table)"""
-
-SEEN = """
-SELECT order_id, '{table}' AS name, task_id, status, retry_count, last_error, next_attempt_at, created_at, updated_at,
-       greatest(extract(epoch FROM next_attempt_at - now()), 0)::float8 AS due_in
-FROM {table} WHERE """
 
 # Newest first, along the primary key. The statuses are literals, so that failed rows alone are found in their index.
 _LISTING = f"""{SEEN}
@@ -150,25 +145,6 @@ class NewTask:
     traceparent: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TaskView:
-    """A task as its order's reader sees it; `due_in` in seconds, 0 when due or under way."""
-
-    name: str
-    task_id: int
-    status: TaskStatus
-    attempts: int
-    last_error: str | None
-    next_attempt_at: datetime
-    created_at: datetime
-    updated_at: datetime
-    due_in: float
-
-    @property
-    def open(self) -> bool:
-        return self.status in ACTIVE
-
-
 class TaskQueue:
     """One `*_task` table."""
 
@@ -191,12 +167,10 @@ class TaskQueue:
         claimed: list[Any] = []
         try:
             async with self._engine.begin() as conn:
-                if self._unanswered:
-                    ids, tokens, ends = map(list, zip(*self._unanswered, strict=True))
-                    await conn.execute(self._give_back, {"task_ids": ids, "tokens": tokens, "ends": ends})
+                await self._give_back_on(conn)
                 rows = (await conn.execute(self._claim, {"batch": batch, "lease": lease, "since": self._since})).all()
                 claimed = [row for row in rows if row.task_id is not None]
-        except (SQLAlchemyError, OSError):
+        except BaseException:
             self._unanswered.extend((row.task_id, row.lease_token, row.lease_ends) for row in claimed)
             raise
         self._unanswered.clear()
@@ -204,16 +178,22 @@ class TaskQueue:
             self._since = rows[0].reached - OVERLAP
         return Claim([Task(r[0], r[1], TaskStatus(r[2]), *r[3:9]) for r in claimed], rows[0].next_due)
 
+    async def give_back(self) -> None:
+        """Give back the rows of claims whose COMMIT was not answered: no claim will follow."""
+        if self._unanswered:
+            async with self._engine.begin() as conn:
+                await self._give_back_on(conn)
+            self._unanswered.clear()
+
     async def settle(
         self,
         settlements: Sequence[Settlement],
         apply: Callable[[AsyncConnection, list[Settlement]], Awaitable[None]],
-    ) -> set[int]:
-        """Settle rows and apply the effects of those whose lease still holds, in one transaction; returns their ids."""
+    ) -> set[Lease]:
+        """Settle rows and apply the effects of those whose leases still hold, in one transaction; returns these."""
         async with self._engine.begin() as conn:
-            held = set(await conn.scalars(self._settle, _columns(settlements)))
-            effects = [s for s in settlements if s.effect is not None and s.task.task_id in held]
-            if effects:
+            held = {Lease(*row) for row in await conn.execute(self._settle, _columns(settlements))}
+            if effects := [s for s in settlements if s.effect is not None and s.task.under in held]:
                 await apply(conn, effects)
         return held
 
@@ -276,9 +256,10 @@ class TaskQueue:
                 deleted, after = (await conn.execute(_statement(_DELETE, self.table), values)).one()
             yield deleted
 
-
-def seen(row: Any) -> tuple[int, TaskView]:
-    return row.order_id, TaskView(row.name, row.task_id, TaskStatus(row.status), *row[4:])
+    async def _give_back_on(self, conn: AsyncConnection) -> None:
+        if self._unanswered:
+            ids, tokens, ends = map(list, zip(*self._unanswered, strict=True))
+            await conn.execute(self._give_back, {"task_ids": ids, "tokens": tokens, "ends": ends})
 
 
 def _statement(sql: str, table: str) -> TextClause:

@@ -2,11 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.tasks.queue import SEEN, TaskView, seen
+from app.tasks.task import ACTIVE, TaskStatus
+
+SEEN = """
+SELECT order_id, '{table}' AS name, task_id, status, retry_count, last_error, next_attempt_at, created_at, updated_at,
+       greatest(extract(epoch FROM next_attempt_at - now()), 0)::float8 AS due_in
+FROM {table} WHERE """
 
 _OF_ORDER = f"{SEEN} order_id = :order_id"
 
@@ -22,6 +29,29 @@ SELECT '{table}' AS name,
 
 _OPEN = f"""{SEEN}
 status IN ('PENDING', 'IN_PROGRESS') AND next_attempt_at {{side}} now() ORDER BY next_attempt_at LIMIT :most"""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskView:
+    """A task as its order's reader sees it; `due_in` in seconds, 0 when due. Under way it is due at its lease's end."""
+
+    name: str
+    task_id: int
+    status: TaskStatus
+    attempts: int
+    last_error: str | None
+    next_attempt_at: datetime
+    created_at: datetime
+    updated_at: datetime
+    due_in: float
+
+    @property
+    def open(self) -> bool:
+        return self.status in ACTIVE
+
+    def under_way(self, lease: float) -> bool:
+        """Whether a worker holds it: nothing else puts a row off for exactly the `lease` of its table."""
+        return self.open and self.next_attempt_at - self.updated_at == timedelta(seconds=lease)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +86,7 @@ async def tasks_of_order(conn: AsyncConnection, tables: Sequence[str], order_id:
     union = " UNION ALL ".join(_OF_ORDER.format(table=table) for table in tables)
     rows = await conn.execute(text(union), {"order_id": order_id})
     return {task.name: task for _, task in map(seen, rows)}
+
+
+def seen(row: Any) -> tuple[int, TaskView]:
+    return row.order_id, TaskView(row.name, row.task_id, TaskStatus(row.status), *row[4:])

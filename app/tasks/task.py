@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class TaskStatus(StrEnum):
@@ -12,6 +13,11 @@ class TaskStatus(StrEnum):
 
 
 ACTIVE = (TaskStatus.PENDING, TaskStatus.IN_PROGRESS)
+
+
+class Lease(NamedTuple):
+    task_id: int
+    token: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +36,10 @@ class Task:
     key: str
     external_id: str | None = None
     traceparent: str | None = None
+
+    @property
+    def under(self) -> Lease:
+        return Lease(self.task_id, self.lease_token)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from app.orders.order import OrderStatus
 from app.orders.read import read_order
 from app.orders.repository import OrderRecord
 from app.outbox.history import PastEvent, history
-from app.tasks.queue import TaskView
+from app.tasks.standing import TaskView
 from app.tasks.task import TaskStatus
 from app.wiring import Wiring
 

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from app.tasks.queue import TaskView
-from app.tasks.standing import open_tasks
+from app.tasks.standing import TaskView, open_tasks
 from app.tasks.task import TaskStatus
 from app.wiring import Wiring
 

@@ -23,7 +23,7 @@ from app.api.schemas.wire import (
 from app.orders.money import Money
 from app.orders.order import Item, Order, OrderStatus
 from app.orders.repository import OrderRecord
-from app.tasks.queue import TaskView
+from app.tasks.standing import TaskView
 from app.tasks.task import TaskStatus
 
 _AMOUNT = r"^(0\.(0[1-9]|[1-9][0-9]?)|[1-9][0-9]{0,11}(\.[0-9]{1,2})?)$"

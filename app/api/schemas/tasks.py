@@ -5,12 +5,12 @@ from datetime import datetime
 from typing import Annotated
 
 from app.api.schemas.wire import Count, Int64, Name, Seconds, Text, View, told
-from app.tasks.queue import TaskView
+from app.tasks.standing import TaskView
 from app.tasks.task import TaskStatus
 
 
 class TaskRow(View):
-    """A task as operators see it; `due_in` in seconds, 0 when due or under way."""
+    """A task as operators see it; `due_in` in seconds, 0 when due; one under way is due at its lease's end."""
 
     task: Name
     task_id: Int64

@@ -107,6 +107,16 @@ async def test_an_open_order_says_when_to_look_again(service: Service, sandbox: 
 NAMES = ["Ярослав", "\N{NO-BREAK SPACE}", "שלום \N{RIGHT-TO-LEFT MARK}", "👩\N{ZERO WIDTH JOINER}💻", "a\u0301"]
 
 
+async def test_while_an_attempt_is_under_way_its_end_is_near(service: Service, sandbox: Sandbox) -> None:
+    """Retry-After does not tell of the lease, which is far longer than most calls."""
+    await sandbox.set("insurance", mode="slow", latency_ms=2_000)
+    order_id = await service.place()
+    async with asyncio.timeout(8):
+        while not await sandbox.calls("insurance"):
+            await asyncio.sleep(0.02)
+    assert (await service.client.get(f"/orders/{order_id}")).headers["retry-after"] == "1"
+
+
 async def test_text_of_every_language_is_welcome(service: Service, subtests: pytest.Subtests) -> None:
     """Letters, marks, emoji and their joiners come back as they were given."""
     for name in NAMES:

@@ -10,7 +10,7 @@ from prometheus_client import REGISTRY
 from app.db import Database
 from app.tasks.poller import Poller
 from app.tasks.queue import TaskQueue
-from app.tasks.task import Done, GivenUp, Outcome, Task
+from app.tasks.task import Done, GivenUp, Lease, Outcome, Task
 from tests.component.tasks.script import TABLE, Rules, Script, always, ended, fill, polling, rows, until
 
 
@@ -94,7 +94,7 @@ async def test_a_settle_is_repeated_until_the_database_is_back(database: Databas
     queue = TaskQueue(TABLE, database.engine)
     settle, failures = queue.settle, 0
 
-    async def failing(*args: Any) -> set[int]:
+    async def failing(*args: Any) -> set[Lease]:
         nonlocal failures
         if failures < 8:
             failures += 1
