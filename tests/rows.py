@@ -1,7 +1,20 @@
-"""Rows put straight into the database, for tests that are not about how they came there."""
+"""Rows put straight into the database, for tests that are not about how they came there; rules to work on them by."""
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.settings import TaskSettings
+
+
+class Rules(TaskSettings):
+    enabled: bool = True
+    poll_interval: float = 30.0
+    batch: int = 50
+    lease: float = 30.0
+    max_attempts: int = 20
+    backoff_cap: float = 300.0
+    jitter: float = 0.2
+    retention: float = 86_400.0
 
 
 async def insert_orders(conn: AsyncConnection, count: int) -> list[int]:

@@ -14,21 +14,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.loop import Loop
 from app.observability import metrics
 from app.observability.traces import trace_of
+from app.settings import TaskSettings
 from app.settings.tasks import LEASE_MARGIN
 from app.tasks.queue import Claim, TaskQueue
-from app.tasks.settlement import AttemptRules, Settlement, settle
+from app.tasks.settlement import Settlement, settle
 from app.tasks.task import ACTIVE, GivenUp, NotMade, NotYet, Outcome, Task
 
 log = structlog.get_logger()
-
-
-class Rules(AttemptRules, Protocol):
-    """A task table's settings; seconds and counts."""
-
-    @property
-    def poll_interval(self) -> float: ...
-    @property
-    def batch(self) -> int: ...
 
 
 class Work(Protocol):
@@ -50,7 +42,7 @@ class Poller:
     It claims ahead by its pace, the attempts that end while a claim is under way: by none while they take their time.
     """
 
-    def __init__(self, queue: TaskQueue, work: Work, rules: Rules, *, slots: int, stalled_after: float) -> None:
+    def __init__(self, queue: TaskQueue, work: Work, rules: TaskSettings, *, slots: int, stalled_after: float) -> None:
         self.queue, self._work, self._rules, self._slots = queue, work, rules, slots
         self.claiming = Loop(f"{queue.table} claim", self._claim_loop, stalled_after=stalled_after)
         self.settling = Loop(f"{queue.table} settle", self._settle_loop, stalled_after=stalled_after)

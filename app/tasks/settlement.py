@@ -1,25 +1,12 @@
 """What becomes of a task row after an attempt: the rules of section "attempts" as one pure function."""
 
 from dataclasses import dataclass, replace
-from typing import Protocol
 
+from app.settings import TaskSettings
 from app.tasks.backoff import backoff
 from app.tasks.task import Done, GivenUp, NotMade, NotYet, Outcome, Sent, Task, TaskStatus
 
 LAST_ERROR_LIMIT = 500
-
-
-class AttemptRules(Protocol):
-    """The part of a task table's settings that decides about attempts; seconds and counts."""
-
-    @property
-    def lease(self) -> float: ...
-    @property
-    def max_attempts(self) -> int: ...
-    @property
-    def backoff_cap(self) -> float: ...
-    @property
-    def jitter(self) -> float: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +40,7 @@ class Settlement:
         )
 
 
-def settle(task: Task, outcome: Outcome, rules: AttemptRules) -> Settlement:
+def settle(task: Task, outcome: Outcome, rules: TaskSettings) -> Settlement:
     """Turn an outcome into the row's new state. That the last attempt has failed is for the caller to notice."""
     match outcome:
         case Sent(external_id, effect):

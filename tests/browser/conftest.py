@@ -3,15 +3,14 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.async_api import Browser, Page, async_playwright
 
 from tests.service import Sandbox, Service, service_running, settings_for
+from tests.tools import installed
 
-CHROMIUM = Path("/usr/bin/chromium")
 QUICK = {"ORDERS_CLIENT__DEFAULT__BREAKER__OPEN_SECONDS": "2", "ORDERS_TASKS__DEFAULT__BACKOFF_CAP": "1"}
 
 
@@ -32,10 +31,9 @@ class Tab:
 
 @pytest.fixture
 async def browser() -> AsyncIterator[Browser]:
-    if not CHROMIUM.exists():
-        pytest.skip("chromium is not installed (apt-get install chromium)")
+    chromium = installed("chromium", "apt-get install chromium")
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = await playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield browser
         await browser.close()
 

@@ -41,13 +41,13 @@ def docker(*command: str, timeout: float = 60, ends: int = 0) -> str:
     return (done.stderr if ends else done.stdout).strip()
 
 
-def engine_answers() -> bool:
+@pytest.fixture(autouse=True)
+def engine() -> None:
     try:
         docker("info")
         docker("compose", "version")
     except (OSError, AssertionError, subprocess.TimeoutExpired):
-        return False
-    return True
+        pytest.skip("no Docker engine with the compose plugin answers")
 
 
 @contextmanager
@@ -92,8 +92,6 @@ def replicas_asked(project: str) -> list[str]:
 @pytest.mark.rule("SHUT-CFG")
 def test_compose_serves_orders_to_their_end_and_stops_when_asked() -> None:
     """Three replicas behind one port complete what each of them takes in, as nobody special, and obey SIGTERM."""
-    if not engine_answers():
-        pytest.skip("no Docker engine with the compose plugin answers")
     with compose_project() as project:
         compose = ("compose", "-p", project)
         docker(*compose, "up", "--build", "--detach", "--wait", "--scale", "app=3", timeout=60 * MINUTES_TO_BUILD)
@@ -138,8 +136,6 @@ def image_size(image: str) -> int:
 @pytest.mark.docker
 def test_compose_accepts_the_observability_profile() -> None:
     """The profile adds Prometheus, Grafana and Jaeger; what starts by default stays small."""
-    if not engine_answers():
-        pytest.skip("no Docker engine with the compose plugin answers")
     small = {"postgres", "migrate", "sandbox", "app", "gateway"}
     assert {*docker("compose", "config", "--services").split()} == small
     everything = {*docker("compose", "--profile", "observability", "config", "--services").split()}

@@ -14,19 +14,10 @@ from app.tasks.poller import Poller
 from app.tasks.queue import NewTask, TaskQueue
 from app.tasks.settlement import Settlement
 from app.tasks.task import GivenUp, Outcome, Task
-from tests.rows import insert_orders
+from tests.rows import Rules, insert_orders
 
 TABLE = "order_confirmation_task"
-
-
-@dataclass(frozen=True)
-class Rules:
-    poll_interval: float = 30.0
-    batch: int = 50
-    lease: float = 10.0
-    max_attempts: int = 20
-    backoff_cap: float = 300.0
-    jitter: float = 0.2
+USUAL = Rules()
 
 
 @dataclass
@@ -94,7 +85,7 @@ async def ended(database: Database) -> bool:
 
 
 @asynccontextmanager
-async def polling(database: Database, work: Script, rules: Rules = Rules(), slots: int = 4) -> AsyncIterator[Poller]:
+async def polling(database: Database, work: Script, rules: Rules = USUAL, slots: int = 4) -> AsyncIterator[Poller]:
     poller = Poller(TaskQueue(TABLE, database.engine), work, rules, slots=slots, stalled_after=2)
     poller.start()
     try:

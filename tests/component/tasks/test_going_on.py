@@ -11,7 +11,8 @@ from app.tasks.poller import Poller
 from app.tasks.queue import TaskQueue
 from app.tasks.settlement import settle
 from app.tasks.task import Done, Lease, Outcome, Sent, Task
-from tests.component.tasks.script import TABLE, Rules, Script, ended, fill, rows, until
+from tests.component.tasks.script import TABLE, Script, ended, fill, rows, until
+from tests.rows import Rules
 
 Settle = Callable[..., Awaitable[set[Lease]]]
 

@@ -1,7 +1,6 @@
 """The poller's loop on a real PostgreSQL, with scripted work."""
 
 import asyncio
-from dataclasses import replace
 
 import pytest
 from sqlalchemy import text
@@ -10,7 +9,8 @@ from app.db import Database
 from app.tasks.poller import Poller
 from app.tasks.queue import Claim, TaskQueue
 from app.tasks.task import Done, NotMade, NotYet, Outcome, Sent, Task
-from tests.component.tasks.script import TABLE, Rules, Script, always, ended, fill, polling, rows, until
+from tests.component.tasks.script import TABLE, Script, always, ended, fill, polling, rows, until
+from tests.rows import Rules
 
 
 @pytest.mark.rule("ASYNC-1", "RE-5")
@@ -213,13 +213,13 @@ async def test_cancelling_an_attempt_gives_it_back(database: Database) -> None:
 async def test_sleeps_no_longer_than_until_the_next_row(database: Database) -> None:
     """A row that falls due in 200 ms is started then, though the poll comes only every 30 s."""
     await fill(database, 1, next_attempt_at="now() + interval '200 ms'")
-    async with polling(database, Script(always(Done())), replace(Rules(), poll_interval=30)):
+    async with polling(database, Script(always(Done())), Rules(poll_interval=30)):
         await until(lambda: ended(database), 3)
 
 
 async def test_a_ring_starts_new_rows_at_once(database: Database) -> None:
     """A poller that sleeps for 30 s claims at once when it is told of new rows."""
-    async with polling(database, Script(always(Done())), replace(Rules(), poll_interval=30)) as poller:
+    async with polling(database, Script(always(Done())), Rules(poll_interval=30)) as poller:
         await asyncio.sleep(0.3)
         await fill(database, 1)
         poller.claiming.ring()
@@ -236,6 +236,6 @@ async def test_an_attempt_never_outlives_its_lease(database: Database) -> None:
             budgets.append(budget)
             return Done()
 
-    async with polling(database, Hasty(always(Done()))):
+    async with polling(database, Hasty(always(Done())), Rules(lease=10)):
         await until(lambda: ended(database))
     assert 8.5 < budgets[0] <= 9

@@ -11,7 +11,8 @@ from app.db import Database
 from app.tasks.poller import Poller
 from app.tasks.queue import TaskQueue
 from app.tasks.task import Done, GivenUp, Lease, Outcome, Task
-from tests.component.tasks.script import TABLE, Rules, Script, always, ended, fill, polling, rows, until
+from tests.component.tasks.script import TABLE, Script, always, ended, fill, polling, rows, until
+from tests.rows import Rules
 
 
 async def test_a_bug_in_one_row_harms_no_other(database: Database, caplog: pytest.LogCaptureFixture) -> None:

@@ -12,11 +12,7 @@ from app.db import Database
 from app.tasks.queue import NewTask, TaskQueue
 from app.tasks.settlement import Settlement, settle
 from app.tasks.task import Done, GivenUp, NotMade, NotYet, Outcome, Sent, Task
-from tests.rows import insert_orders
-
-
-class Rules:
-    lease, max_attempts, backoff_cap, jitter = 30.0, 20, 300.0, 0.2
+from tests.rows import Rules, insert_orders
 
 
 async def nothing(_conn: AsyncConnection, _settlements: list[Settlement]) -> None:

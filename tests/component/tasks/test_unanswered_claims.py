@@ -10,9 +10,10 @@ from app.db import Database, open_database
 from app.tasks.queue import TaskQueue
 from app.tasks.settlement import settle
 from app.tasks.task import Done, Task
-from tests.component.tasks.script import TABLE, Rules, Script, always, fill, rows
+from tests.component.tasks.script import TABLE, Script, always, fill, rows
 from tests.conftest import pg_settings
 from tests.faults.proxy import Fate, Proxy, proxy_to_postgres
+from tests.rows import Rules
 
 
 @pytest.fixture

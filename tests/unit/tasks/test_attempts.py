@@ -1,7 +1,5 @@
 """What an attempt does to its row, and how long the row waits."""
 
-from dataclasses import dataclass
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,14 +7,7 @@ from hypothesis import strategies as st
 from app.tasks.backoff import backoff
 from app.tasks.settlement import LAST_ERROR_LIMIT, settle
 from app.tasks.task import Done, GivenUp, NotMade, NotYet, Sent, Task, TaskStatus
-
-
-@dataclass(frozen=True)
-class Rules:
-    lease: float = 30.0
-    max_attempts: int = 20
-    backoff_cap: float = 300.0
-    jitter: float = 0.2
+from tests.rows import Rules
 
 
 def task(attempt: int = 3) -> Task:

@@ -2,11 +2,11 @@
 
 import base64
 import json
-from collections.abc import Mapping
 
 import pytest
 
-from app.settings import ConfigError, load_settings
+from app.settings import load_settings
+from tests.unit.settings.refusals import problems
 
 SECRET = "whsec_" + base64.b64encode(b"k" * 24).decode()
 WEBHOOK = {
@@ -17,12 +17,6 @@ WEBHOOK = {
 
 
 NATS = {"ORDERS_EVENTS__SINK": "nats", "ORDERS_EVENTS__NATS__SERVERS": '["nats://n1:4222", "tls://n2"]'}
-
-
-def problems(environ: Mapping[str, str]) -> list[str]:
-    with pytest.raises(ConfigError) as refused:
-        load_settings(environ)
-    return refused.value.problems
 
 
 def whsec(size: int) -> str:
