@@ -99,6 +99,7 @@ def create_server(settings: Settings, role: Role, host: str, port: int) -> Serve
         host=host,
         port=port,
         http=Connection,
+        proxy_headers=False,  # nothing is decided by what they say
         log_config=None,
         access_log=False,
         server_header=False,

@@ -19,6 +19,9 @@ PROBLEMS = (
 )
 """What may be wrong with a body; nobody is there to be told that it was cut short."""
 
+ARRIVED = "arrived"
+"""Under this name the state of a request's scope says that its whole body is here."""
+
 Body = TypeVar("Body", bound=BaseModel)
 
 
@@ -27,8 +30,9 @@ async def read_json(request: Request, model: type[Body]) -> Body:
     if (media_type := media_type_of(request)) != "application/json":
         raise wrong_type(media_type)
     limits = wiring_of(request).settings.api
+    arrived = request.scope["state"].get(ARRIVED)  # then there is nothing to wait for, and a timer costs much
     try:
-        async with asyncio.timeout(limits.body_timeout):
+        async with asyncio.timeout(None if arrived else limits.body_timeout):
             content = await _content(request, limits.max_body_bytes)
     except TimeoutError:
         detail = f"The body did not arrive within {limits.body_timeout:g} s."

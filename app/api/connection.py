@@ -7,6 +7,7 @@ import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from app.api.body import ARRIVED
 from app.api.edge import ID_HEADER, request_id_of
 from app.api.kinds import Kind
 from app.api.problems import REQUEST_ID, ProblemError, answer
@@ -79,6 +80,10 @@ class Connection(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         self._advance()
         super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self.scope["state"][ARRIVED] = True
+        super().on_message_complete()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._answered = cycle

@@ -1,6 +1,7 @@
 """Where requests come in: each gets an id, is let in or turned away, and leaves one line in the log."""
 
 import re
+from collections.abc import Callable
 from http import HTTPStatus
 from secrets import token_hex
 from time import perf_counter
@@ -24,15 +25,29 @@ NOT_KEPT = (b"cache-control", b"no-store")
 _SANE = re.compile(rb"[!-~]{1,128}")
 
 
-class Edge:
-    """Works on at most `limit` requests at once: others get 503 now, instead of a queue where nobody sees them.
+class Admission:
+    """How many requests are worked on at once: at most `limit`.
 
     The gateway in front limits how many a client may send (WHERE-4).
     """
 
-    def __init__(self, app: ASGIApp, limit: int) -> None:
-        self._app, self._limit = app, limit
-        self._admitted = 0
+    def __init__(self, limit: int) -> None:
+        self.limit, self.admitted = limit, 0
+
+    @property
+    def full(self) -> bool:
+        return self.admitted >= self.limit
+
+
+Measure = Callable[[str, int, float], None]
+"""Is told of each answered request: its method, the answer's status, and how many seconds that took."""
+
+
+class Edge:
+    """Lets requests in while there is room: others get 503 now, instead of a queue where nobody sees them."""
+
+    def __init__(self, app: ASGIApp, admission: Admission, measure: Measure | None = None) -> None:
+        self._app, self._admission, self._measure = app, admission, measure
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -53,26 +68,25 @@ class Edge:
         finally:
             self._tell(scope, leaving)
 
-    @property
-    def full(self) -> bool:
-        return self._admitted >= self._limit
-
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"].startswith(ALWAYS_ADMITTED):
             await self._app(scope, receive, send)
             return
-        if self.full:
-            refusal = unavailable(f"{self._limit} requests are being worked on, more are not taken in.")
+        if self._admission.full:
+            refusal = unavailable(f"{self._admission.limit} requests are being worked on, more are not taken in.")
             await answer(refusal, scope)(scope, receive, send)
             return
-        self._admitted += 1
+        self._admission.admitted += 1
         try:
             await self._app(scope, receive, send)
         finally:
-            self._admitted -= 1
+            self._admission.admitted -= 1
 
     def _tell(self, scope: Scope, leaving: "_Leaving") -> None:
         """What was asked for, how it was answered and how long that took; no query and no body, which are private."""
+        seconds = perf_counter() - leaving.began
+        if self._measure is not None and leaving.status:
+            self._measure(leaving.method, leaving.status, seconds)
         route = getattr(scope.get("route"), "path", "none")
         quiet = route.startswith(PROBES) and leaving.status not in REFUSED
         (log.debug if quiet else log.info)(
@@ -80,7 +94,7 @@ class Edge:
             method=leaving.method,
             route=route,
             status=leaving.status,
-            seconds=round(perf_counter() - leaving.began, 6),
+            seconds=round(seconds, 6),
             caller=scope["state"].get("caller"),
         )
 

@@ -5,7 +5,7 @@ from fastapi.telemetry import TelemetryConfig
 from prometheus_fastapi_instrumentator import Instrumentator
 from prometheus_fastapi_instrumentator.metrics import Info
 
-from app.api.edge import PROBES
+from app.api.edge import PROBES, Measure
 from app.observability import metrics
 
 METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
@@ -29,5 +29,17 @@ def _measure(info: Info) -> None:
     if not info.modified_duration_without_streaming:
         return  # no answer has begun
     method = info.method if info.method in METHODS else "OTHER"
-    labels = (method, info.modified_handler, info.modified_status)
-    metrics.http_request.labels(*labels).observe(info.modified_duration_without_streaming)
+    _observe(method, info.modified_handler, info.modified_status, info.modified_duration_without_streaming)
+
+
+def measured(route: str) -> Measure:
+    """What measures the requests for one route where the Instrumentator, which looks for the route, is passed by."""
+
+    def measure(method: str, status: int, seconds: float) -> None:
+        _observe(method, route, f"{status // 100}xx", seconds)
+
+    return measure
+
+
+def _observe(method: str, route: str, status: str, seconds: float) -> None:
+    metrics.http_request.labels(method, route, status).observe(seconds)

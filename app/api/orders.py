@@ -3,12 +3,10 @@
 import math
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response, Security
-from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field
-from starlette.types import Receive, Scope, Send
 
 from app.api import body, etag, idempotency, prefer
 from app.api.auth import Caller, OrderReader, OrderWriter, bearer_key, caller_of
@@ -30,6 +28,7 @@ from app.api.schemas import (
     step_view,
 )
 from app.api.schemas.wire import DIGITS
+from app.api.straight import Straight
 from app.api.wired import Wired, wiring_of
 from app.observability.traces import current_traceparent
 from app.orders.create import KeyInFlight, KeyReused, Placement
@@ -52,18 +51,6 @@ router = APIRouter(
     tags=["orders"],
     responses=problem_answers(Kind.UNAVAILABLE),
 )
-
-
-class Straight(APIRoute):
-    """An operation that reads its request and writes its answer by itself; FastAPI finds and describes it, no more."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.app = self._answer
-
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        response: Response = await self.endpoint(Request(scope, receive, send))
-        await response(scope, receive, send)
 
 
 async def place_order(request: Request) -> Response:

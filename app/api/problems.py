@@ -1,6 +1,7 @@
 """Every error answer: application/problem+json (RFC 9457), with what went wrong and what to do."""
 
 import math
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Annotated, Any
 
@@ -91,12 +92,16 @@ def unavailable(detail: str, after: float = 5) -> ProblemError:
 
 def install(app: FastAPI) -> None:
     """Let every error that the application knows leave as a problem; the rest is `bug`'s."""
-    app.add_exception_handler(ProblemError, _problem)
-    app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    for kind in (DBAPIError, NoConnection, OSError):
-        app.add_exception_handler(kind, _database)
-    app.add_exception_handler(SystemUnavailable, _system)
+    for kind, handler in _HANDLERS.items():
+        app.add_exception_handler(kind, handler)
+
+
+async def answer_to(request: Request, error: Exception) -> Response:
+    """The answer to an error that the application knows; raises it again if it does not."""
+    for kind in type(error).__mro__:
+        if (handler := _HANDLERS.get(kind)) is not None:
+            return await handler(request, error)
+    raise error
 
 
 async def _problem(request: Request, error: Exception) -> Response:
@@ -178,3 +183,14 @@ async def bug(request: Request, error: Exception) -> Response:
     """The answer to an error that nobody foresaw; all that is known about it goes to the log."""
     log.error("request failed in our own code", exc_info=error)
     return answer(ProblemError(Kind.INTERNAL_ERROR, "Something broke on our side; it was logged."), request.scope)
+
+
+_HANDLERS: dict[type[Exception], Callable[[Request, Exception], Awaitable[Response]]] = {
+    ProblemError: _problem,
+    HTTPException: _http,
+    RequestValidationError: _invalid,
+    DBAPIError: _database,
+    NoConnection: _database,
+    OSError: _database,
+    SystemUnavailable: _system,
+}

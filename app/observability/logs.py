@@ -8,6 +8,7 @@ from typing import Any, Literal, NoReturn, TextIO
 
 import structlog
 from opentelemetry.trace import format_span_id, format_trace_id, get_current_span
+from pydantic_core import PydanticSerializationError, to_json
 from structlog.typing import EventDict, ExcInfo, Processor
 
 from app.observability.writer import Writer
@@ -56,7 +57,11 @@ _encode = json.JSONEncoder(ensure_ascii=False, default=repr).encode
 
 
 def _as_json(_logger: object, _method: str, line: EventDict) -> str:
-    return _encode(line)
+    """One line of JSON; what is no Unicode text is left to the slower encoder, and then to whoever writes it."""
+    try:
+        return to_json(line, fallback=repr).decode()
+    except PydanticSerializationError:
+        return _encode(line)
 
 
 def configure_logs(level: str, style: Literal["auto", "json", "console"]) -> None:

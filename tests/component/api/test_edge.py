@@ -10,7 +10,7 @@ import structlog
 from prometheus_client import REGISTRY
 
 from app.api.console.pages import SCRIPT
-from app.api.edge import Edge
+from app.api.edge import Admission
 from tests.service import ORDER, Sandbox, Service, service_running, settings_for
 
 Line = MutableMapping[str, Any]
@@ -141,7 +141,7 @@ async def test_requests_are_measured_by_their_route(
         for path in ("/nowhere/1", "/docs", "/openapi.json", "/health/live", "/metrics"):
             await service.client.get(path)
         await service.client.request("PROPFIND", "/nowhere")
-        monkeypatch.setattr(Edge, "full", property(lambda _edge: True))
+        monkeypatch.setattr(Admission, "full", property(lambda _admission: True))
         await service.client.post("/orders", json=ORDER)
     assert {labels: measured(labels) - before[labels] for labels in expected} == expected
 
@@ -166,7 +166,7 @@ async def test_a_refused_request_has_its_line_too(
 ) -> None:
     """Who is turned away because too many are there gets an id, and is seen in the log."""
     async with service_running(settings_for(pg_dsn, sandbox.url), "api") as service:
-        monkeypatch.setattr(Edge, "full", property(lambda _edge: True))
+        monkeypatch.setattr(Admission, "full", property(lambda _admission: True))
         answer = await service.client.get("/orders", headers={"X-Request-ID": "r-2"})
     assert (answer.status_code, answer.json()["requestId"], answer.headers["x-request-id"]) == (503, "r-2", "r-2")
     assert [(line["status"], line["request_id"]) for line in requests(lines)] == [(503, "r-2")]
