@@ -24,6 +24,9 @@ from app.wiring import Role, open_wiring
 
 log = structlog.get_logger()
 
+GARBAGE = 10_000
+"""After so many new objects that are still there, look for garbage: nearly all of a request's goes by itself."""
+
 
 def create_app(settings: Settings, role: Role = "all") -> FastAPI:
     """Build the ASGI application; its lifespan opens the service and closes it."""
@@ -56,6 +59,7 @@ class Server(uvicorn.Server):
         await asyncio.sleep(0)  # a SIGTERM from before this server could hear it ends the start here: nothing is open
         await super().startup(sockets)
         gc.freeze()  # what is there now stays for good: no collection needs to look through it again
+        gc.set_threshold(GARBAGE)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to stop; a second signal ends the lead, a third one ends the process without waiting for anybody."""

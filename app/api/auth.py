@@ -47,7 +47,7 @@ def caller_of(request: Request, scopes: Sequence[str]) -> Caller:
     """Who sent the request; raises 401 and 403 problems, the latter when the caller lacks one of the `scopes`."""
     auth = wiring_of(request).settings.auth
     caller = _anybody(request) if auth.mode == "none" else _holder(auth, request.headers.get("authorization", ""))
-    request.state.caller = caller.name
+    request.scope["state"]["caller"] = caller.name
     if not caller.scopes.issuperset(scopes):
         held = ", ".join(sorted(caller.scopes))
         detail = f"This needs the scope {' '.join(scopes)}; the key {caller.name} has {held}."

@@ -60,10 +60,15 @@ async def _content(request: Request, limit: int) -> bytes:
     content = bytearray()
     if int(request.headers.get("content-length", 0)) > limit:
         raise _too_large(limit)
-    async for chunk in request.stream():
-        content += chunk
+    more = True
+    while more:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        content += message["body"]
         if len(content) > limit:
             raise _too_large(limit)
+        more = message["more_body"]
     return bytes(content)
 
 

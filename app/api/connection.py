@@ -1,6 +1,6 @@
 """A connection from a client: uvicorn's, which would take a request's head of any size, for any time."""
 
-from asyncio import TimerHandle, Transport
+from asyncio import AbstractEventLoop, TimerHandle, Transport
 from typing import Any
 
 import structlog
@@ -87,6 +87,7 @@ class Connection(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._answered = cycle
+        cycle.transport = AnswerTransport(self.transport, self.loop)
         if cycle.scope["http_version"] == "1.0":
             app = UntilClose(app, cycle)
         super()._start_asgi_task(cycle, app)
@@ -147,6 +148,37 @@ class Connection(HttpToolsProtocol):
         self._deadline = None
         if not self._answering:
             self.transport.close()
+
+
+class AnswerTransport(Transport):
+    """The way of one answer: its head waits for the first of its body, which nearly always follows at once.
+
+    uvicorn writes them one by one and uvloop sends at once, so that they would be two packets.
+    """
+
+    def __init__(self, transport: Transport, loop: AbstractEventLoop) -> None:
+        super().__init__()
+        self._transport, self._loop = transport, loop
+        self._held: bytes | None = None
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if self._held is None:
+            self._held = bytes(data)
+            self._loop.call_soon(self._release)
+        else:
+            held, self._held = self._held, b""
+            self._transport.write(held + data)
+
+    def close(self) -> None:
+        self._release()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        return self._transport.is_closing()
+
+    def _release(self) -> None:
+        if self._held:
+            self.write(b"")
 
 
 class UntilClose:
