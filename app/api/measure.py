@@ -1,7 +1,10 @@
 """What is measured of requests: one histogram, and spans where they go anywhere."""
 
+from functools import cache
+
 from fastapi import FastAPI
 from fastapi.telemetry import TelemetryConfig
+from prometheus_client import Histogram
 from prometheus_fastapi_instrumentator import Instrumentator
 from prometheus_fastapi_instrumentator.metrics import Info
 
@@ -42,4 +45,10 @@ def measured(route: str) -> Measure:
 
 
 def _observe(method: str, route: str, status: str, seconds: float) -> None:
-    metrics.http_request.labels(method, route, status).observe(seconds)
+    _series(method, route, status).observe(seconds)
+
+
+@cache
+def _series(method: str, route: str, status: str) -> Histogram:
+    """There are few of them, and to find one costs more than to observe."""
+    return metrics.http_request.labels(method, route, status)
