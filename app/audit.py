@@ -6,12 +6,15 @@ import socket
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Literal, NamedTuple
 
 import structlog
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from app.transaction import transact
 
 log = structlog.get_logger()
 
@@ -60,9 +63,9 @@ class OperatorAction:
     replica: str
 
 
-async def record(conn: AsyncConnection, by: By, action: Action, target: str) -> None:
+def record(conn: Connection, by: By, action: Action, target: str) -> None:
     """Add a row in the transaction of what it tells of."""
-    await conn.execute(_ADD, {**by._asdict(), "action": action, "target": target})
+    conn.execute(_ADD, {**by._asdict(), "action": action, "target": target})
 
 
 async def record_done(engine: AsyncEngine, by: By, action: Action, target: str) -> None:
@@ -71,8 +74,8 @@ async def record_done(engine: AsyncEngine, by: By, action: Action, target: str) 
     Without a database that answers within PATIENCE seconds the log alone keeps it.
     """
     try:
-        async with asyncio.timeout(PATIENCE), engine.begin() as conn:
-            await record(conn, by, action, target)
+        async with asyncio.timeout(PATIENCE):
+            await transact(engine, partial(record, by=by, action=action, target=target))
     except (SQLAlchemyError, OSError) as error:
         log.error("operator action not recorded", action=action, target=target, error=repr(error))  # noqa: TRY400
 

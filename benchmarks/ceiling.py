@@ -140,5 +140,5 @@ def _completed(task: Task) -> Settlement:
     return Settlement(task, "completed", TaskStatus.COMPLETED, task.attempt)
 
 
-async def _no_effects(*_: object) -> None:
+def _no_effects(*_: object) -> None:
     """These rows move no order."""

@@ -67,7 +67,7 @@ async def _cost(dsn: str) -> float:
         return median(costs)
 
 
-async def _nothing(*_: object) -> None:
+def _nothing(*_: object) -> None:
     """Settled rows without effects have none to apply."""
 
 

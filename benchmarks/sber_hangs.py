@@ -129,10 +129,10 @@ async def _pile_up(engine: AsyncEngine, backlog: int) -> tuple[list[int], list[i
 async def _paid(engine: AsyncEngine, queues: StepQueues) -> list[int]:
     async with engine.begin() as conn:
         orders = [Order(order_id, "c-42", ITEMS) for order_id in await insert_orders(conn, PAID)]
-        await tell(conn, [Moved(order, order.accepted()) for order in orders], {})
+        await conn.run_sync(tell, [Moved(order, order.accepted()) for order in orders], {})
         for move, begins in (("confirm", {}), ("register_payment", {}), ("pay", queues)):
             moves = [Moved(*order.move(move, paymentId="p-1")) for order in orders]
-            await save_moves(conn, moves, begins)
+            await conn.run_sync(save_moves, moves, begins)
             orders = [moved.order for moved in moves]
     return [order.id for order in orders]
 

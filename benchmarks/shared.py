@@ -6,13 +6,13 @@ each system has to itself: pool, bulkhead, breaker and poller. Started as `pytho
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import cache
 from typing import Any, cast
 
 import aiohttp
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection
 
 from app import cli, wiring
 from app.db import Database
@@ -33,7 +33,7 @@ CONNECTIONS = sum(section.pool_size for section in load_settings().client.values
 NEVER = {"minimum_calls": 1_000_000, "window": 1_000_000}
 """A breaker that comes to no verdict."""
 
-Apply = Callable[[AsyncConnection, list[Settlement]], Awaitable[None]]
+Apply = Callable[[Connection, list[Settlement]], None]
 
 
 class EveryTask:
@@ -73,7 +73,7 @@ class EveryTask:
     def exhausted(self, task: Task, reason: str) -> GivenUp:
         return self._work(task).exhausted(task, reason)
 
-    async def apply(self, conn: AsyncConnection, settlements: list[Settlement]) -> None:
+    def apply(self, conn: Connection, settlements: list[Settlement]) -> None:
         raise NotImplementedError("each table's rows are settled by themselves")
 
     def _work(self, task: Task) -> StepWork:

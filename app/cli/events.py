@@ -80,18 +80,15 @@ async def _list(statuses: list[EventStatus], order: int | None, limit: int) -> "
 
 
 async def _retry(event_ids: list[str], reason: str | None) -> tuple[dict[str, int], list[str]]:
-    from app import audit
     from app.outbox import store
 
     retried, refused = {}, []
     async with opened() as wiring:
         for event_id in event_ids:
-            async with wiring.database.engine.begin() as conn:
-                if (order_id := await store.revive(conn, event_id)) is None:
-                    refused.append(f"there is no PARKED event {event_id}: nothing was changed")
-                else:
-                    await audit.record(conn, by(reason), "retry", f"outbox_event/{event_id}")
-                    retried[event_id] = order_id
+            if (order_id := await store.revive(wiring.database.engine, event_id, by(reason))) is None:
+                refused.append(f"there is no PARKED event {event_id}: nothing was changed")
+            else:
+                retried[event_id] = order_id
     return retried, refused
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from sqlalchemy import Connection
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.observability import metrics
@@ -47,13 +48,18 @@ async def create_orders(engine: AsyncEngine, steps: StepQueues, placements: Sequ
     orders = [Order(NOT_SAVED, p.customer_id, p.items) for p in placements]
     new = [NewOrder(dump_payload(o), p.traceparent, p.key) for o, p in zip(orders, placements, strict=True)]
     opening = orders[0].accepted()
+
+    def place(conn: Connection) -> list[Answer]:
+        made = repository.place(conn, new, opening, steps[opening.type].table)
+        repeated = [p.key for p, ids in zip(placements, made, strict=True) if p.key and not ids]
+        answered = idempotency.find(conn, repeated)
+        return [Created(*ids) if ids else _repeated(p.key, answered) for p, ids in zip(placements, made, strict=True)]
+
     async with engine.connect() as conn:
         await conn.execution_options(isolation_level="AUTOCOMMIT")
-        made = await repository.place(conn, new, opening, steps[opening.type].table)
-        repeated = [p.key for p, ids in zip(placements, made, strict=True) if p.key and not ids]
-        answered = await idempotency.find(conn, repeated)
-    metrics.orders_entered(OrderStatus.ACCEPTED, len(made) - len(repeated))
-    return [Created(*ids) if ids else _repeated(p.key, answered) for p, ids in zip(placements, made, strict=True)]
+        answers = await conn.run_sync(place)
+    metrics.orders_entered(OrderStatus.ACCEPTED, sum(isinstance(a, Created) and not a.replayed for a in answers))
+    return answers
 
 
 def _repeated(key: Key | None, answered: Mapping[tuple[str, str], Answered]) -> Answer:

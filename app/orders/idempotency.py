@@ -3,8 +3,8 @@
 from collections.abc import AsyncGenerator, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy import Connection, text
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.retention import LOCK
 
@@ -40,11 +40,11 @@ class Answered(NamedTuple):
     task_id: int
 
 
-async def find(conn: AsyncConnection, keys: Sequence[Key]) -> dict[tuple[str, str], Answered]:
+def find(conn: Connection, keys: Sequence[Key]) -> dict[tuple[str, str], Answered]:
     """The answers given to earlier requests, by caller and key; what is under way is missing."""
     if not keys:
         return {}
-    return {(row.caller, row.key): Answered(*row[2:]) for row in await conn.execute(_FIND, _ids(keys))}
+    return {(row.caller, row.key): Answered(*row[2:]) for row in conn.execute(_FIND, _ids(keys))}
 
 
 async def delete_old(engine: AsyncEngine, older_than: float, batch: int) -> AsyncGenerator[int, None]:

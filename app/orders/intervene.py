@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy import Connection
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app import audit
 from app.audit import By
@@ -12,6 +13,7 @@ from app.orders.journey import Step
 from app.orders.moves import Moved, save_moves
 from app.orders.order import Order, WrongMove
 from app.tasks.queue import TaskQueue
+from app.transaction import transact
 
 Queues = Mapping[str, TaskQueue]
 
@@ -30,8 +32,7 @@ async def cancel_order(engine: AsyncEngine, queues: Queues, order_id: int) -> Or
     Whoever gets the task's row first wins: a step that was running finds its lease gone, or the cancel finds the task
     closed. A confirmation under way may be dropped; a payment only if no attempt at registering it was ever made.
     """
-    async with engine.begin() as conn:
-        return await _cancel(conn, queues, order_id)
+    return await transact(engine, lambda conn: _cancel(conn, queues, order_id))
 
 
 async def cancel_step(engine: AsyncEngine, queues: Queues, step: Step, task_id: int, order_id: int, *, by: By) -> Order:
@@ -39,46 +40,52 @@ async def cancel_step(engine: AsyncEngine, queues: Queues, step: Step, task_id: 
 
     A FAILED task is retried first, so that its order can be cancelled before the attempt is made.
     """
-    async with engine.begin() as conn:
+
+    def cancel(conn: Connection) -> Order:
         with suppress(NotFailed):
-            await _retry(conn, queues, step, task_id)
-        cancelled = await _cancel(conn, queues, order_id)
-        await audit.record(conn, by, "cancel", f"{step.table}/{task_id}")
-    return cancelled
+            _retry(conn, queues, step, task_id)
+        cancelled = _cancel(conn, queues, order_id)
+        audit.record(conn, by, "cancel", f"{step.table}/{task_id}")
+        return cancelled
+
+    return await transact(engine, cancel)
 
 
 async def retry_step(engine: AsyncEngine, queues: Queues, step: Step, task_id: int, by: By) -> Order:
     """Give a failed step its attempts back and its order the status it failed from; raises NotFailed or WrongMove."""
-    async with engine.begin() as conn:
-        retried = await _retry(conn, queues, step, task_id)
-        await audit.record(conn, by, "retry", f"{step.table}/{task_id}")
-    return retried
+
+    def retry(conn: Connection) -> Order:
+        retried = _retry(conn, queues, step, task_id)
+        audit.record(conn, by, "retry", f"{step.table}/{task_id}")
+        return retried
+
+    return await transact(engine, retry)
 
 
 def step_of(steps: Sequence[Step], table: str) -> Step | None:
     return next((step for step in steps if step.table == table), None)
 
 
-async def _cancel(conn: AsyncConnection, queues: Queues, order_id: int) -> Order:
+def _cancel(conn: Connection, queues: Queues, order_id: int) -> Order:
     reason = "the order was cancelled"
-    withdrawn = await queues["order_confirmation_task"].withdraw(conn, order_id, reason=reason, sent=True)
+    withdrawn = queues["order_confirmation_task"].withdraw(conn, order_id, reason=reason, sent=True)
     if not withdrawn:
-        withdrawn = await queues["payment_task"].withdraw(conn, order_id, reason=reason, sent=False)
-    order = (await repository.lock(conn, [order_id])).get(order_id)
+        withdrawn = queues["payment_task"].withdraw(conn, order_id, reason=reason, sent=False)
+    order = (repository.lock(conn, [order_id])).get(order_id)
     if order is None:
         raise NoSuchOrder(order_id)
     moved, event = order.move("cancel", reason=reason)
     if not withdrawn:
         raise WrongMove(order_id, order.status, "cancel", "its payment may already be registered")
-    await save_moves(conn, [Moved(moved, event)], {})
+    save_moves(conn, [Moved(moved, event)], {})
     return moved
 
 
-async def _retry(conn: AsyncConnection, queues: Queues, step: Step, task_id: int) -> Order:
-    order_id = await queues[step.table].revive(conn, task_id)
+def _retry(conn: Connection, queues: Queues, step: Step, task_id: int) -> Order:
+    order_id = queues[step.table].revive(conn, task_id)
     if order_id is None:
         raise NotFailed(step.table, task_id)
-    order = (await repository.lock(conn, [order_id]))[order_id]
+    order = (repository.lock(conn, [order_id]))[order_id]
     moved, event = order.move(step.retries)
-    await save_moves(conn, [Moved(moved, event)], {})
+    save_moves(conn, [Moved(moved, event)], {})
     return moved

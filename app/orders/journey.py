@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 import structlog
 from opentelemetry.trace import SpanKind
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection
 from structlog.contextvars import bind_contextvars
 
 from app.observability.traces import continued
@@ -220,16 +220,16 @@ class StepWork:
     def exhausted(self, task: Task, reason: str) -> GivenUp:
         return GivenUp(reason, Take(self._step.fails, reason))
 
-    async def apply(self, conn: AsyncConnection, settlements: list[Settlement]) -> None:
+    def apply(self, conn: Connection, settlements: list[Settlement]) -> None:
         """Move the orders of settled tasks; raises WrongMove when an order is not where its task thinks it is."""
-        orders = await repository.lock(conn, [s.task.order_id for s in settlements])
+        orders = repository.lock(conn, [s.task.order_id for s in settlements])
         moves = []
         for settlement in settlements:
             task, take = settlement.task, settlement.effect
             assert isinstance(take, Take)
             order, event = orders[task.order_id].move(take.move, reason=take.reason, **take.details)
             moves.append(Moved(order, event, task.traceparent))
-        await save_moves(conn, moves, self._steps)
+        save_moves(conn, moves, self._steps)
 
     async def _call(self, order: Order, task: Task, call: Call) -> Outcome:
         if task.status is TaskStatus.IN_PROGRESS and task.external_id is not None:

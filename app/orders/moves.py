@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection
 
 from app.observability import metrics
 from app.orders import repository
@@ -24,23 +24,23 @@ class Moved(NamedTuple):
     traceparent: str | None = None
 
 
-async def save_moves(conn: AsyncConnection, moves: Sequence[Moved], steps: StepQueues) -> None:
+def save_moves(conn: Connection, moves: Sequence[Moved], steps: StepQueues) -> None:
     """Save moved orders, and all that their moves bring about."""
-    ages = await repository.save(conn, [m.order for m in moves])
-    await tell(conn, moves, steps)
+    ages = repository.save(conn, [m.order for m in moves])
+    tell(conn, moves, steps)
     for order, event, traceparent in moves:
         if order.status is OrderStatus.CONFIRMED and event.type == "order.confirmed":
             metrics.order_confirmed(ages[order.id], traceparent)
 
 
-async def tell(conn: AsyncConnection, moves: Sequence[Moved], steps: StepQueues) -> None:
+def tell(conn: Connection, moves: Sequence[Moved], steps: StepQueues) -> None:
     """Write the events and enqueue the steps that begin with them."""
     for event_type, queue in steps.items():
         if begins := [m for m in moves if m.event.type == event_type]:
             new = [NewTask(m.order.id, dump_payload(m.order), m.traceparent) for m in begins]
-            await queue.enqueue(conn, new)
+            queue.enqueue(conn, new)
     events = [store.NewEvent(e.order_id, e.sequence, e.type, dump_details(e.data), trace) for _, e, trace in moves]
-    await store.add(conn, events)
+    store.add(conn, events)
     for order, event, _ in moves:
         if event.data["previous"] != order.status:
             metrics.orders_entered(order.status)

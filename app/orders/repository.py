@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import cache
 from typing import NamedTuple
 
-from sqlalchemy import Row, TextClause, text
+from sqlalchemy import Connection, Row, TextClause, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.orders.idempotency import Key
@@ -89,16 +89,14 @@ class StaleOrder(Exception):
     """Someone else moved the order between reading and saving it."""
 
 
-async def place(
-    conn: AsyncConnection, orders: Sequence[NewOrder], opening: Event, table: str
-) -> list[tuple[int, int] | None]:
+def place(conn: Connection, orders: Sequence[NewOrder], opening: Event, table: str) -> list[tuple[int, int] | None]:
     """Save new orders, each with the event that opens its history and a task in `table`, which is due at once.
 
     Returns the ids of each order and its task, or None where a key stands in the way: one that was used before, earlier
     in `orders` as well, or that a transaction under way holds.
     """
     keys = [order.key for order in orders]
-    rows = await conn.execute(
+    rows = conn.execute(
         _placing(table),
         {
             "payloads": [order.payload for order in orders],
@@ -116,14 +114,14 @@ async def place(
     return [None if row[0] is None else (row[0], row[1]) for row in rows]
 
 
-async def lock(conn: AsyncConnection, ids: Sequence[int]) -> dict[int, Order]:
+def lock(conn: Connection, ids: Sequence[int]) -> dict[int, Order]:
     """Read orders for change; unknown ids are missing from the result."""
-    return {row.id: _order(row) for row in await conn.execute(_LOCK, {"ids": ids})}
+    return {row.id: _order(row) for row in conn.execute(_LOCK, {"ids": ids})}
 
 
-async def save(conn: AsyncConnection, orders: Sequence[Order]) -> dict[int, float]:
+def save(conn: Connection, orders: Sequence[Order]) -> dict[int, float]:
     """Save moved orders; returns each one's age in seconds. Raises StaleOrder when one has moved meanwhile."""
-    rows = await conn.execute(
+    rows = conn.execute(
         _SAVE,
         {
             "ids": [o.id for o in orders],

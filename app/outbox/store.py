@@ -5,10 +5,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, NamedTuple
 
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from app import audit
+from app.audit import By
 from app.retention import LOCK
+from app.transaction import transact
 
 CHANNEL = "outbox"
 
@@ -165,8 +168,8 @@ def given_back(event: StoredEvent) -> Delivery:
     return Delivery(event, "PENDING", event.attempts - 1)
 
 
-async def add(conn: AsyncConnection, events: Sequence[NewEvent]) -> None:
-    await conn.execute(
+def add(conn: Connection, events: Sequence[NewEvent]) -> None:
+    conn.execute(
         _ADD,
         {
             "order_ids": [e.order_id for e in events],
@@ -181,27 +184,23 @@ async def add(conn: AsyncConnection, events: Sequence[NewEvent]) -> None:
 
 async def claim(engine: AsyncEngine, *, batch: int, lease: float) -> Claim:
     """Lease up to `batch` due events for `lease` seconds, at most one of each order: the eldest to be published."""
-    async with engine.begin() as conn:
-        rows = (await conn.execute(_CLAIM, {"batch": batch, "lease": lease})).all()
+    rows = await transact(engine, lambda conn: conn.execute(_CLAIM, {"batch": batch, "lease": lease}).all())
     events = [StoredEvent(str(r[0]), *r[1:10]) for r in rows if r[0] is not None]
     return Claim(sorted(events, key=lambda e: e.position), rows[0].next_due)
 
 
 async def settle(engine: AsyncEngine, deliveries: Sequence[Delivery]) -> set[str]:
     """Keep what became of a batch; deliveries whose lease is gone change nothing. Returns the ids of the others."""
-    async with engine.begin() as conn:
-        held = await conn.scalars(
-            _SETTLE,
-            {
-                "event_ids": [d.event.event_id for d in deliveries],
-                "tokens": [d.event.lease_token for d in deliveries],
-                "statuses": [d.status for d in deliveries],
-                "attempts": [d.attempts for d in deliveries],
-                "delays": [d.delay for d in deliveries],
-                "last_errors": [d.last_error for d in deliveries],
-            },
-        )
-        return {str(event_id) for event_id in held}
+    values = {
+        "event_ids": [d.event.event_id for d in deliveries],
+        "tokens": [d.event.lease_token for d in deliveries],
+        "statuses": [d.status for d in deliveries],
+        "attempts": [d.attempts for d in deliveries],
+        "delays": [d.delay for d in deliveries],
+        "last_errors": [d.last_error for d in deliveries],
+    }
+    held = await transact(engine, lambda conn: conn.scalars(_SETTLE, values).all())
+    return {str(event_id) for event_id in held}
 
 
 async def since(conn: AsyncConnection, seen: Mapping[int, int], most: int) -> list[StoredEvent]:
@@ -226,10 +225,17 @@ async def listing(
     return [EventView(*row) for row in rows]
 
 
-async def revive(conn: AsyncConnection, event_id: str) -> int | None:
+async def revive(engine: AsyncEngine, event_id: str, by: By) -> int | None:
     """Give a PARKED event its attempts back, due now; returns its order's id, None when it is not PARKED."""
-    row = (await conn.execute(_REVIVE, {"event_id": event_id, "channel": CHANNEL})).first()
-    return None if row is None else int(row.order_id)
+
+    def work(conn: Connection) -> int | None:
+        row = conn.execute(_REVIVE, {"event_id": event_id, "channel": CHANNEL}).first()
+        if row is None:
+            return None
+        audit.record(conn, by, "retry", f"outbox_event/{event_id}")
+        return int(row.order_id)
+
+    return await transact(engine, work)
 
 
 async def delete_published(engine: AsyncEngine, older_than: float, batch: int) -> AsyncGenerator[int, None]:

@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any, Protocol
 
 import structlog
+from sqlalchemy import Connection
 from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.loop import Loop
 from app.observability import metrics
@@ -32,7 +32,7 @@ class Work(Protocol):
     def exhausted(self, task: Task, reason: str) -> GivenUp:
         """Say what it means that the last allowed attempt did not decide."""
 
-    async def apply(self, conn: AsyncConnection, settlements: list[Settlement]) -> None:
+    def apply(self, conn: Connection, settlements: list[Settlement]) -> None:
         """Apply the effects of settled rows, in the transaction that settles them."""
 
 

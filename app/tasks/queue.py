@@ -2,18 +2,19 @@
 
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import TextClause, text
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy import Connection, TextClause, text
+from sqlalchemy.ext.asyncio import AsyncEngine
 
 from app.retention import LOCK
 from app.tasks.settlement import Settlement
 from app.tasks.standing import SEEN, TaskView, seen
 from app.tasks.task import Lease, Task, TaskStatus
+from app.transaction import transact
 
 CHANNEL = "task_due"
 
@@ -165,11 +166,15 @@ class TaskQueue:
         if (now := time.monotonic()) - self._looked_back > LOOK_BACK:
             self._since, self._looked_back = None, now
         claimed: list[Any] = []
+
+        def work(conn: Connection) -> Sequence[Any]:
+            self._give_back_on(conn)
+            rows = conn.execute(self._claim, {"batch": batch, "lease": lease, "since": self._since}).all()
+            claimed.extend(row for row in rows if row.task_id is not None)
+            return rows
+
         try:
-            async with self._engine.begin() as conn:
-                await self._give_back_on(conn)
-                rows = (await conn.execute(self._claim, {"batch": batch, "lease": lease, "since": self._since})).all()
-                claimed = [row for row in rows if row.task_id is not None]
+            rows = await transact(self._engine, work)
         except BaseException:
             self._unanswered.extend((row.task_id, row.lease_token, row.lease_ends) for row in claimed)
             raise
@@ -181,25 +186,27 @@ class TaskQueue:
     async def give_back(self) -> None:
         """Give back the rows of claims whose COMMIT was not answered: no claim will follow."""
         if self._unanswered:
-            async with self._engine.begin() as conn:
-                await self._give_back_on(conn)
+            await transact(self._engine, self._give_back_on)
             self._unanswered.clear()
 
     async def settle(
         self,
         settlements: Sequence[Settlement],
-        apply: Callable[[AsyncConnection, list[Settlement]], Awaitable[None]],
+        apply: Callable[[Connection, list[Settlement]], None],
     ) -> set[Lease]:
         """Settle rows and apply the effects of those whose leases still hold, in one transaction; returns these."""
-        async with self._engine.begin() as conn:
-            held = {Lease(*row) for row in await conn.execute(self._settle, _columns(settlements))}
-            if effects := [s for s in settlements if s.effect is not None and s.task.under in held]:
-                await apply(conn, effects)
-        return held
 
-    async def enqueue(self, conn: AsyncConnection, tasks: Sequence[NewTask]) -> dict[int, int]:
+        def work(conn: Connection) -> set[Lease]:
+            held = {Lease(*row) for row in conn.execute(self._settle, _columns(settlements))}
+            if effects := [s for s in settlements if s.effect is not None and s.task.under in held]:
+                apply(conn, effects)
+            return held
+
+        return await transact(self._engine, work)
+
+    def enqueue(self, conn: Connection, tasks: Sequence[NewTask]) -> dict[int, int]:
         """Add tasks that are due at once and wake the pollers at commit; returns task ids by order id."""
-        rows = await conn.execute(
+        rows = conn.execute(
             self._enqueue,
             {
                 "order_ids": [t.order_id for t in tasks],
@@ -211,15 +218,15 @@ class TaskQueue:
         )
         return {row.order_id: row.task_id for row in rows}
 
-    async def withdraw(self, conn: AsyncConnection, order_id: int, *, reason: str, sent: bool) -> bool:
+    def withdraw(self, conn: Connection, order_id: int, *, reason: str, sent: bool) -> bool:
         """Close the order's active task without a result. With `sent` false only if no attempt was ever made."""
         values = {"order_id": order_id, "reason": reason, "sent": sent}
-        return (await conn.execute(self._withdraw, values)).first() is not None
+        return conn.execute(self._withdraw, values).first() is not None
 
-    async def revive(self, conn: AsyncConnection, task_id: int) -> int | None:
+    def revive(self, conn: Connection, task_id: int) -> int | None:
         """Give a FAILED task its attempts back, due now; returns its order's id, None when it is not FAILED."""
         values = {"task_id": task_id, "channel": CHANNEL, "table": self.table}
-        row = (await conn.execute(self._revive, values)).first()
+        row = conn.execute(self._revive, values).first()
         return None if row is None else int(row.order_id)
 
     async def figures(self, most: int = 10_000) -> tuple[int, float]:
@@ -256,10 +263,10 @@ class TaskQueue:
                 deleted, after = (await conn.execute(_statement(_DELETE, self.table), values)).one()
             yield deleted
 
-    async def _give_back_on(self, conn: AsyncConnection) -> None:
+    def _give_back_on(self, conn: Connection) -> None:
         if self._unanswered:
             ids, tokens, ends = map(list, zip(*self._unanswered, strict=True))
-            await conn.execute(self._give_back, {"task_ids": ids, "tokens": tokens, "ends": ends})
+            conn.execute(self._give_back, {"task_ids": ids, "tokens": tokens, "ends": ends})
 
 
 def _statement(sql: str, table: str) -> TextClause:

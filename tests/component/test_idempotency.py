@@ -52,7 +52,7 @@ async def hold(conn: AsyncConnection, key: Key) -> None:
     """Use a key, as a request under way does, in a transaction that stays open."""
     new = NewOrder(dump_payload(Order(NOT_SAVED, "c-42", ITEMS)), None, key)
     opening = Order(NOT_SAVED, "c-42", ITEMS).accepted()
-    assert await repository.place(conn, [new], opening, "order_confirmation_task") != [None]
+    assert await conn.run_sync(repository.place, [new], opening, "order_confirmation_task") != [None]
 
 
 async def count(database: Database, table: str) -> int:

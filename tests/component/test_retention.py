@@ -47,7 +47,7 @@ async def fill(database: Database, queue: TaskQueue, rows: int) -> None:
     """Enqueue tasks of new orders, completed two hours ago."""
     async with database.engine.begin() as conn:
         orders = await insert_orders(conn, rows)
-        await queue.enqueue(conn, [NewTask(order_id, "{}") for order_id in orders])
+        await conn.run_sync(queue.enqueue, [NewTask(order_id, "{}") for order_id in orders])
     await run(
         database,
         f"UPDATE {queue.table} SET status = 'COMPLETED', created_at = now() - interval '3 h', "
@@ -79,7 +79,7 @@ async def test_published_events_go_when_they_are_old(database: Database, queue: 
     await fill(database, queue, 1)
     events = [store.NewEvent(1, sequence, "t", "{}") for sequence in range(1, 5)]
     async with database.engine.begin() as conn:
-        await store.add(conn, events)
+        await conn.run_sync(store.add, events)
     await run(database, "UPDATE outbox_event SET occurred_at = now() - interval '3 h'")
     for sequence, change in (
         (1, "status = 'PUBLISHED', published_at = now() - interval '2 h'"),

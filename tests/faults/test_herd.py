@@ -4,8 +4,7 @@ import asyncio
 from collections import Counter
 
 import pytest
-from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection, text
 
 from app.db import Database
 from app.orders.create import Created, Placement, create_orders
@@ -124,5 +123,5 @@ async def test_twenty_calls_reach_a_system_that_is_down(scene: Scene) -> None:
     assert (await scene.sandbox.control("insurance"))["counters"]["calls"]["POST /applications"] == 20
 
 
-async def nothing(_conn: AsyncConnection, _settlements: list[Settlement]) -> None:
+def nothing(_conn: Connection, _settlements: list[Settlement]) -> None:
     """No effects."""

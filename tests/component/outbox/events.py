@@ -53,7 +53,7 @@ class Script:
 async def add(conn: AsyncConnection, order_ids: Sequence[int], *sequences: int) -> None:
     """Write an event of each sequence number for each order."""
     events = [NewEvent(order_id, n, "order.paid", '{"status": "PAID"}') for n in sequences for order_id in order_ids]
-    await store.add(conn, events)
+    await conn.run_sync(store.add, events)
 
 
 async def fill(database: Database, orders: int, *sequences: int, **columns: Any) -> list[int]:

@@ -75,7 +75,7 @@ async def test_what_was_stored_is_what_is_told(database: Database) -> None:
     data = {"reason": 'Ё"\\\n\u2028😀', "exact": 2**53 + 1, "deep": [{"a": [None, True, {}]}]}
     async with database.engine.begin() as conn:
         (order_id,) = await insert_orders(conn, 1)
-        await store.add(conn, [store.NewEvent(order_id, 1, "order.accepted", dump_details(data), TRACE)])
+        await conn.run_sync(store.add, [store.NewEvent(order_id, 1, "order.accepted", dump_details(data), TRACE)])
     (event,) = (await store.claim(database.engine, batch=1, lease=30)).events
     told = json.loads(cloudevent.encode(event, "https://shop.example.com/orders"))
     check(told)

@@ -6,8 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection, text
 
 from app.db import Database
 from app.tasks.poller import Poller
@@ -43,7 +42,7 @@ class Script:
     def exhausted(self, task: Task, reason: str) -> GivenUp:
         return GivenUp(reason, ("failed", task.task_id))
 
-    async def apply(self, conn: AsyncConnection, settlements: list[Settlement]) -> None:
+    def apply(self, conn: Connection, settlements: list[Settlement]) -> None:
         for settlement in settlements:
             if settlement.effect == "impossible":
                 raise RuntimeError("this effect cannot be applied")
@@ -62,7 +61,7 @@ async def fill(database: Database, rows: int, **columns: Any) -> list[int]:
     queue = TaskQueue(TABLE, database.engine)
     async with database.engine.begin() as conn:
         orders = await insert_orders(conn, rows)
-        ids = sorted((await queue.enqueue(conn, [NewTask(order_id, "{}") for order_id in orders])).values())
+        ids = sorted((await conn.run_sync(queue.enqueue, [NewTask(order_id, "{}") for order_id in orders])).values())
         for column, value in columns.items():
             await conn.execute(text(f"UPDATE {TABLE} SET {column} = {value}"))
     return ids

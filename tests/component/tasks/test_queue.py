@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from sqlalchemy import text
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import Connection, text
 
 from app.db import Database
 from app.tasks.queue import NewTask, TaskQueue
@@ -15,7 +14,7 @@ from app.tasks.task import Done, GivenUp, NotMade, NotYet, Outcome, Sent, Task
 from tests.rows import Rules, insert_orders
 
 
-async def nothing(_conn: AsyncConnection, _settlements: list[Settlement]) -> None:
+def nothing(_conn: Connection, _settlements: list[Settlement]) -> None:
     """No effects."""
 
 
@@ -28,7 +27,7 @@ async def fill(database: Database, queue: TaskQueue, rows: int = 1) -> list[int]
     """Enqueue tasks of new orders; returns their ids."""
     async with database.engine.begin() as conn:
         orders = await insert_orders(conn, rows)
-        ids = await queue.enqueue(conn, [NewTask(order_id, "{}") for order_id in orders])
+        ids = await conn.run_sync(queue.enqueue, [NewTask(order_id, "{}") for order_id in orders])
     return [ids[order_id] for order_id in orders]
 
 
@@ -140,7 +139,7 @@ async def test_a_lost_lease_changes_nothing(database: Database, queue: TaskQueue
     fresh = await one(queue)
     applied: list[Settlement] = []
 
-    async def apply(_conn: AsyncConnection, settlements: list[Settlement]) -> None:
+    def apply(_conn: Connection, settlements: list[Settlement]) -> None:
         applied.extend(settlements)
 
     assert await queue.settle([settle(stale, Done("effect"), Rules())], apply) == set()
@@ -155,7 +154,7 @@ async def test_an_operators_reset_does_not_let_a_stale_lease_in(database: Databa
     await asyncio.sleep(0.1)
     await end(queue, await one(queue), GivenUp("no"))
     async with database.engine.begin() as conn:
-        assert await queue.revive(conn, stale.task_id) == stale.order_id
+        assert await conn.run_sync(queue.revive, stale.task_id) == stale.order_id
     assert (await row(database, stale.task_id)).retry_count == 0
     assert await end(queue, stale, Done()) == set()
     assert (await row(database, stale.task_id)).status == "PENDING"
@@ -204,7 +203,7 @@ async def test_a_failing_effect_rolls_the_settle_back(database: Database, queue:
     await fill(database, queue)
     task = await one(queue)
 
-    async def explode(_conn: AsyncConnection, _settlements: list[Settlement]) -> None:
+    def explode(_conn: Connection, _settlements: list[Settlement]) -> None:
         raise RuntimeError("effect")
 
     with pytest.raises(RuntimeError, match="effect"):
@@ -219,7 +218,7 @@ async def test_the_key_stays_until_the_system_ends_the_operation(database: Datab
     first = await one(queue)
     await end(queue, first, GivenUp("attempts: none left"))
     async with database.engine.begin() as conn:
-        await queue.revive(conn, first.task_id)
+        await conn.run_sync(queue.revive, first.task_id)
     second = await one(queue)
     assert second.key == first.key
     await end(queue, second, Sent("booking-1"))
@@ -227,7 +226,7 @@ async def test_the_key_stays_until_the_system_ends_the_operation(database: Datab
     assert polled is not None
     await end(queue, polled, GivenUp("ended: at the system", ended=True))
     async with database.engine.begin() as conn:
-        await queue.revive(conn, first.task_id)
+        await conn.run_sync(queue.revive, first.task_id)
     third = await one(queue)
     assert (third.status, third.external_id) == ("PENDING", None)
     assert third.key != first.key
@@ -238,13 +237,13 @@ async def test_withdrawing_needs_an_untouched_task(database: Database, queue: Ta
     await fill(database, queue, 2)
     touched = await one(queue)
     async with database.engine.begin() as conn:
-        assert not await queue.withdraw(conn, touched.order_id, reason="r", sent=False)
-        assert await queue.withdraw(conn, touched.order_id, reason="r", sent=True)
+        assert not await conn.run_sync(queue.withdraw, touched.order_id, reason="r", sent=False)
+        assert await conn.run_sync(queue.withdraw, touched.order_id, reason="r", sent=True)
     assert await end(queue, touched, Done()) == set()
     untouched = await one(queue)
     await end(queue, untouched, NotMade("given back"))
     async with database.engine.begin() as conn:
-        assert await queue.withdraw(conn, untouched.order_id, reason="r", sent=False)
+        assert await conn.run_sync(queue.withdraw, untouched.order_id, reason="r", sent=False)
 
 
 async def test_figures_count_due_rows_only(database: Database, queue: TaskQueue) -> None:
