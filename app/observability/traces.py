@@ -82,6 +82,18 @@ def continued(
             raise
 
 
+@contextmanager
+def called(name: str, attributes: Mapping[str, AttributeValue]) -> Iterator[Span]:
+    """A span for a call to a system, part of what is current; whoever calls says how it ended."""
+    if not recorded():
+        yield INVALID_SPAN
+        return
+    with _tracer.start_as_current_span(
+        name, None, SpanKind.CLIENT, attributes, record_exception=False, set_status_on_exception=False
+    ) as span:
+        yield span
+
+
 def statement_begun(statement: str) -> Span:
     """A span for a statement that is part of something traced; what only looks for work makes none."""
     if not get_current_span().is_recording():

@@ -63,14 +63,19 @@ class Client:
         await self._transport.aclose()
 
     def _written(self, request: Request) -> httpx.Request:
-        """The request as it goes over the wire, with a deadline for each of its parts."""
-        return httpx.Request(
+        """The request as it goes over the wire, with a deadline for each of its parts.
+
+        Its body is given as a stream: httpx then leaves Host and Content-Length to aiohttp, which writes them anyway.
+        """
+        written = httpx.Request(
             request.method,
             self._base_url + request.path,
             headers=_headers(request),
-            content=_content(request),
+            stream=httpx.ByteStream(_content(request)),
             extensions={"timeout": self._timeout},
         )
+        written.read()
+        return written
 
     async def _body(self, operation: str, response: httpx.Response) -> bytes:
         """Read the body as it comes over the wire: we ask for no compression, and so nothing can inflate."""
@@ -78,7 +83,8 @@ class Client:
         if encoding.lower() != "identity":
             raise InvalidAnswer(self.system, f"{operation}: compressed, though asked not to", kind="compressed")
         body = bytearray()
-        async for chunk in response.aiter_raw():
+        assert isinstance(response.stream, httpx.AsyncByteStream)
+        async for chunk in response.stream:
             body += chunk
             if len(body) > self._max_bytes:
                 raise InvalidAnswer(self.system, f"{operation}: over {self._max_bytes} bytes", kind="too_large")
@@ -123,8 +129,8 @@ def _session(connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
     return session
 
 
-def _content(request: Request) -> bytes | None:
-    return None if request.body is None else request.body.model_dump_json(by_alias=True, exclude_none=True).encode()
+def _content(request: Request) -> bytes:
+    return b"" if request.body is None else request.body.model_dump_json(by_alias=True, exclude_none=True).encode()
 
 
 def _headers(request: Request) -> dict[str, str]:

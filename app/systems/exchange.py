@@ -4,11 +4,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
-from opentelemetry import trace
-from opentelemetry.trace import Span, SpanKind, StatusCode
+from opentelemetry.trace import Span, StatusCode
 
 from app.observability import metrics
-from app.observability.traces import current_exemplar
+from app.observability.traces import called, current_exemplar
 from app.orders.ports import InvalidAnswer, SystemRefused, SystemUnavailable
 from app.resilience import BulkheadFull, CallTimeout, CircuitOpen, Fault, Policy
 from app.systems.client import Client
@@ -17,8 +16,6 @@ from app.systems.request import Request
 from app.systems.wire import Answer
 
 A = TypeVar("A", bound=Answer)
-
-tracer = trace.get_tracer("app.systems")
 
 
 class Exchange:
@@ -56,13 +53,7 @@ class Exchange:
     def _observed(self, operation: str) -> Iterator[Span]:
         started, outcome = time.monotonic(), "success"
         attributes = {"external.system": self._system, "circuit_breaker.state": self._policy.breaker_state}
-        with tracer.start_as_current_span(
-            f"{self._system}.{operation}",
-            kind=SpanKind.CLIENT,
-            attributes=attributes,
-            record_exception=False,  # with its causes, which quote what the system sent
-            set_status_on_exception=False,
-        ) as span:
+        with called(f"{self._system}.{operation}", attributes) as span:
             try:
                 yield span
             except BaseException as error:

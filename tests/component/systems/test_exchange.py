@@ -1,17 +1,14 @@
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from opentelemetry import trace
-from opentelemetry.trace import NonRecordingSpan, StatusCode
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import StatusCode
 from prometheus_client import REGISTRY
 from pydantic import model_validator
 
 from app.orders.ports import InvalidAnswer, SystemRefused, SystemUnavailable
 from app.resilience import Policy
-from app.systems import exchange as exchange_module
 from app.systems.client import Client
 from app.systems.exchange import Exchange
 from app.systems.insurance.adapter import InsuranceAdapter
@@ -24,40 +21,6 @@ from tests.component.systems.orders import ORDER
 from tests.component.systems.sections import TWICE, section
 
 PENDING = say(response(b'{"status":"PENDING","applicationId":"a-1"}'))
-
-
-class Span(NonRecordingSpan):
-    def __init__(self, name: str) -> None:
-        super().__init__(trace.INVALID_SPAN_CONTEXT)
-        self.name, self.seen, self.status = name, dict[str, Any](), StatusCode.UNSET
-
-    def set_attribute(self, key: str, value: Any) -> None:
-        self.seen[key] = value
-
-    def set_status(self, status: Any, description: str | None = None) -> None:
-        self.status = status
-
-
-class Tracer(trace.NoOpTracer):
-    """Keeps the spans of the calls that were made under it."""
-
-    def __init__(self) -> None:
-        self.spans: list[Span] = []
-
-    @contextmanager
-    def start_as_current_span(self, name: str, *_: Any, **options: Any) -> Iterator[Span]:  # type: ignore[override]
-        span = Span(name)
-        span.seen.update(options["attributes"])
-        self.spans.append(span)
-        with trace.use_span(span, record_exception=False, set_status_on_exception=False):
-            yield span
-
-
-@pytest.fixture
-def tracer(monkeypatch: pytest.MonkeyPatch) -> Tracer:
-    tracer = Tracer()
-    monkeypatch.setattr(exchange_module, "tracer", tracer)
-    return tracer
 
 
 def counted(operation: str, outcome: str) -> float:
@@ -137,7 +100,7 @@ async def test_our_own_bug_rises_as_it_is() -> None:
 
 
 @pytest.mark.rule("OBS-2")
-async def test_each_call_has_a_span(tracer: Tracer) -> None:
+async def test_each_call_has_a_span(spans: InMemorySpanExporter) -> None:
     """A span names system and operation, and says how the breaker stood, how often was asked, and what came of it."""
     async with (
         serve(PENDING) as peer,
@@ -150,13 +113,14 @@ async def test_each_call_has_a_span(tracer: Tracer) -> None:
         system.policy.isolate()
         with pytest.raises(SystemUnavailable):
             await system.adapter.apply(ORDER, key="k-1", budget=20)
-    assert [(span.name, span.status) for span in tracer.spans] == [
+    ended = spans.get_finished_spans()
+    assert [(span.name, span.status.status_code) for span in ended] == [
         ("insurance.confirmation", StatusCode.UNSET),
         ("insurance.apply", StatusCode.ERROR),
         ("insurance.apply", StatusCode.ERROR),
     ]
     seen = {"external.system": "insurance", "circuit_breaker.state": "closed"}
-    assert [span.seen for span in tracer.spans] == [
+    assert [dict(span.attributes or {}) for span in ended] == [
         {**seen, "outcome": "success", "attempts": 1},
         {**seen, "outcome": "not_made", "attempts": 2},
         {**seen, "outcome": "not_made", "attempts": 0, "circuit_breaker.state": "open"},

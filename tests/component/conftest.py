@@ -9,7 +9,6 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from app.observability import traces
-from app.systems import exchange
 
 
 @pytest.fixture
@@ -19,6 +18,5 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     monkeypatch.setattr(trace, "_TRACER_PROVIDER", provider)
     monkeypatch.setattr(traces, "_tracer", provider.get_tracer("app"))
-    monkeypatch.setattr(exchange, "tracer", provider.get_tracer("app.systems"))
     yield exporter
     provider.shutdown()
