@@ -18,7 +18,7 @@ from app.settings import TaskSettings
 from app.settings.tasks import LEASE_MARGIN
 from app.tasks.queue import Claim, TaskQueue
 from app.tasks.settlement import Settlement, settle
-from app.tasks.task import ACTIVE, GivenUp, NotMade, NotYet, Outcome, Task
+from app.tasks.task import ACTIVE, GivenUp, NotMade, NotYet, Outcome, Sent, Task
 
 log = structlog.get_logger()
 
@@ -127,7 +127,6 @@ class Poller:
 
     def _attempted(self, task: Task, until: float, attempt: asyncio.Task[Outcome]) -> None:
         self._attempts.discard(attempt)
-        self._ended += 1
         if attempt.cancelled():
             outcome: Outcome = NotMade("stopping: the attempt was cut short")
         elif error := attempt.exception():
@@ -135,6 +134,7 @@ class Poller:
             outcome = NotYet(f"bug: {type(error).__name__} in our own code")
         else:
             outcome = attempt.result()
+        self._ended += not isinstance(outcome, Sent)  # what was sent is asked about next, without a claim
         self._finish(task, outcome, until)
         self._begin()
 
