@@ -19,6 +19,11 @@ async def transact(engine: AsyncEngine, work: Callable[[Connection], T]) -> T:
         return await conn.run_sync(_committed, work)
 
 
+def autocommit(engine: AsyncEngine) -> AsyncEngine:
+    """The engine, for work of one statement: it needs neither BEGIN nor COMMIT, which are round trips of their own."""
+    return engine.execution_options(isolation_level="AUTOCOMMIT")
+
+
 def _committed(conn: Connection, work: Callable[[Connection], T]) -> T:
     with conn.begin():
         return work(conn)

@@ -13,6 +13,7 @@ from app.orders.moves import StepQueues
 from app.orders.order import NOT_SAVED, Item, Order, OrderStatus
 from app.orders.repository import NewOrder
 from app.orders.snapshot import dump_payload
+from app.transaction import autocommit, transact
 
 
 class Placement(NamedTuple):
@@ -55,9 +56,7 @@ async def create_orders(engine: AsyncEngine, steps: StepQueues, placements: Sequ
         answered = idempotency.find(conn, repeated)
         return [Created(*ids) if ids else _repeated(p.key, answered) for p, ids in zip(placements, made, strict=True)]
 
-    async with engine.connect() as conn:
-        await conn.execution_options(isolation_level="AUTOCOMMIT")
-        answers = await conn.run_sync(place)
+    answers = await transact(autocommit(engine), place)
     metrics.orders_entered(OrderStatus.ACCEPTED, sum(isinstance(a, Created) and not a.replayed for a in answers))
     return answers
 

@@ -19,8 +19,12 @@ from app.resilience import Broken, BulkheadFull, CircuitOpen, Fault, Refused
 from app.settings import EventSettings
 from app.tasks.backoff import backoff
 from app.tasks.settlement import printable
+from app.transaction import autocommit
 
 log = structlog.get_logger()
+
+GATHER = 0.1
+"""Seconds in which events gather before they are claimed: a batch of them costs hardly more than one."""
 
 SETTLE_MARGIN = 1.0
 """Seconds of the lease that are kept for settling."""
@@ -34,7 +38,7 @@ class Relay:
     """
 
     def __init__(self, engine: AsyncEngine, sink: Sink, rules: EventSettings, *, stalled_after: float) -> None:
-        self._engine, self._sink, self._rules = engine, sink, rules
+        self._engine, self._sink, self._rules = autocommit(engine), sink, rules
         self.loop = Loop("outbox relay", self._relay, stalled_after=stalled_after + rules.publish_timeout)
         self._lanes: set[asyncio.Task[None]] = set()
         self._held_until = 0.0
@@ -57,11 +61,16 @@ class Relay:
                 continue
             until = time.monotonic() + self._rules.lease - SETTLE_MARGIN
             claim = await store.claim(self._engine, batch=self._rules.batch, lease=self._rules.lease)
-            if claim.events:
-                await self._settle(await self._publish(claim.events, until))
-            else:
-                poll = self._rules.poll_interval
-                await loop.rest(poll if claim.next_due is None else min(poll, claim.next_due))
+            deliveries = await self._publish(claim.events, until)
+            if deliveries:
+                await self._settle(deliveries)
+            if claim.followed or len(claim.events) == self._rules.batch:
+                continue
+            due = [self._rules.poll_interval, *(d.delay for d in deliveries if d.status == "PENDING")]
+            if claim.next_due is not None:
+                due.append(claim.next_due)
+            await loop.rest(min(due))
+            await asyncio.sleep(GATHER)
 
     async def _publish(self, events: Sequence[StoredEvent], until: float) -> list[Delivery]:
         """Publish in as many lanes as the rules allow; an event that comes to no end there is given back."""

@@ -14,7 +14,7 @@ from app.retention import LOCK
 from app.tasks.settlement import Settlement
 from app.tasks.standing import SEEN, TaskView, seen
 from app.tasks.task import Lease, Task, TaskStatus
-from app.transaction import transact
+from app.transaction import autocommit, transact
 
 CHANNEL = "task_due"
 
@@ -152,7 +152,7 @@ class TaskQueue:
     def __init__(self, table: str, engine: AsyncEngine) -> None:
         if not table.isidentifier():
             raise ValueError(f"{table!r} is no table name")
-        self.table, self._engine = table, engine
+        self.table, self._engine, self._autocommit = table, engine, autocommit(engine)
         self._claim, self._settle = _statement(_CLAIM, table), _statement(_SETTLE, table)
         self._enqueue, self._withdraw = _statement(_ENQUEUE, table), _statement(_WITHDRAW, table)
         self._revive, self._figures = _statement(_REVIVE, table), _statement(_FIGURES, table)
@@ -202,7 +202,8 @@ class TaskQueue:
                 apply(conn, effects)
             return held
 
-        return await transact(self._engine, work)
+        alone = all(s.effect is None for s in settlements)
+        return await transact(self._autocommit if alone else self._engine, work)
 
     def enqueue(self, conn: Connection, tasks: Sequence[NewTask]) -> dict[int, int]:
         """Add tasks that are due at once and wake the pollers at commit; returns task ids by order id."""
