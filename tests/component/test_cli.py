@@ -49,8 +49,8 @@ def refused(done: CompletedProcess[str], code: int, *words: str) -> None:
 
 def address(output: Path, process: Popen[str]) -> str:
     """Where the service says that it serves."""
-    wait_for(lambda: '"event": "serving"' in output.read_text(), process, output)
-    line = next(line for line in output.read_text().splitlines() if '"event": "serving"' in line)
+    wait_for(lambda: '"event":"serving"' in output.read_text(), process, output)
+    line = next(line for line in output.read_text().splitlines() if '"event":"serving"' in line)
     return f"http://127.0.0.1:{json.loads(line)['port']}"
 
 
@@ -219,7 +219,7 @@ def test_serve_brings_its_own_database(data_dir: Path, tmp_path: Path) -> None:
         "serve", "--port", "0", output=output, ORDERS_PG__DATA_DIR=directory, ORDERS_SHUTDOWN__LEAD="0"
     ) as process:
         assert httpx.get(f"{address(output, process)}/health/ready", timeout=60).status_code == 200
-        assert f'"database": "embedded PostgreSQL in {directory}"' in output.read_text()
+        assert f'"database":"embedded PostgreSQL in {directory}"' in output.read_text()
         done = run("tasks", "list", "--json", ORDERS_PG__DATA_DIR=directory)
         assert (done.stdout, f"embedded PostgreSQL in {directory}" in done.stderr) == ("[]\n", True)
         refused(run("demo", "--once", ORDERS_PG__DATA_DIR=directory), 3, "a service", "ORDERS_PG__DATA_DIR")
