@@ -20,7 +20,7 @@ async def transact(engine: AsyncEngine, work: Callable[[Connection], T]) -> T:
 
 
 def autocommit(engine: AsyncEngine) -> AsyncEngine:
-    """The engine, for work of one statement: it needs neither BEGIN nor COMMIT, which are round trips of their own."""
+    """The engine as one whose statements each commit by themselves: BEGIN and COMMIT are round trips of their own."""
     return engine.execution_options(isolation_level="AUTOCOMMIT")
 
 

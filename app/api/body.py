@@ -65,10 +65,10 @@ async def _content(request: Request, limit: int) -> bytes:
         message = await request.receive()
         if message["type"] == "http.disconnect":
             raise ClientDisconnect
-        content += message["body"]
+        content += message.get("body", b"")
         if len(content) > limit:
             raise _too_large(limit)
-        more = message["more_body"]
+        more = message.get("more_body", False)
     return bytes(content)
 
 

@@ -40,7 +40,7 @@ class Admission:
 
 
 Measure = Callable[[str, int, float], None]
-"""Is told of each answered request: its method, the answer's status, and how many seconds that took."""
+"""Is told of each answered request: its method, the answer's status, and after how many seconds it began."""
 
 
 class Edge:
@@ -84,9 +84,8 @@ class Edge:
 
     def _tell(self, scope: Scope, leaving: "_Leaving") -> None:
         """What was asked for, how it was answered and how long that took; no query and no body, which are private."""
-        seconds = perf_counter() - leaving.began
         if self._measure is not None and leaving.status:
-            self._measure(leaving.method, leaving.status, seconds)
+            self._measure(leaving.method, leaving.status, leaving.answered - leaving.began)
         route = getattr(scope.get("route"), "path", "none")
         quiet = route.startswith(PROBES) and leaving.status not in REFUSED
         (log.debug if quiet else log.info)(
@@ -94,7 +93,7 @@ class Edge:
             method=leaving.method,
             route=route,
             status=leaving.status,
-            seconds=round(seconds, 6),
+            seconds=round(perf_counter() - leaving.began, 6),
             caller=scope["state"].get("caller"),
         )
 
@@ -105,17 +104,17 @@ class _Leaving:
     An answer that does not say whether it may be kept is not to be: caches would keep a 404, and orders are private.
     """
 
-    __slots__ = ("_header", "_send", "began", "bodiless", "method", "status")
+    __slots__ = ("_header", "_send", "answered", "began", "bodiless", "method", "status")
 
     def __init__(self, send: Send, request_id: str, method: str) -> None:
         self._send, self._header = send, (ID_HEADER, request_id.encode())
         self.method, self.bodiless = method, method == "HEAD"
-        self.began = perf_counter()
+        self.began = self.answered = perf_counter()
         self.status = 0  # until an answer begins; whoever hangs up gets none
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            self.status = message["status"]
+            self.status, self.answered = message["status"], perf_counter()
             headers = message["headers"] = [*message.get("headers", ()), self._header]
             if not any(name == b"cache-control" for name, _ in headers):
                 headers.append(NOT_KEPT)

@@ -32,20 +32,17 @@ def _measure(info: Info) -> None:
     if not info.modified_duration_without_streaming:
         return  # no answer has begun
     method = info.method if info.method in METHODS else "OTHER"
-    _observe(method, info.modified_handler, info.modified_status, info.modified_duration_without_streaming)
+    seconds = info.modified_duration_without_streaming
+    _series(method, info.modified_handler, info.modified_status).observe(seconds)
 
 
 def measured(route: str) -> Measure:
     """What measures the requests for one route where the Instrumentator, which looks for the route, is passed by."""
 
     def measure(method: str, status: int, seconds: float) -> None:
-        _observe(method, route, f"{status // 100}xx", seconds)
+        _series(method, route, f"{status // 100}xx").observe(seconds)
 
     return measure
-
-
-def _observe(method: str, route: str, status: str, seconds: float) -> None:
-    _series(method, route, status).observe(seconds)
 
 
 @cache

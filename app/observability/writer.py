@@ -44,8 +44,7 @@ class Writer(logging.Handler):
             line = f'{{"level": "error", "event": "a line could not be formatted", "error": "{type(error).__name__}"}}'
         if len(self._lines) < CAPACITY:
             self._lines.append(line)
-            if not self._news.is_set():
-                self._news.set()
+            self._news.set()
         else:
             metrics.log_lines_dropped.inc()
 

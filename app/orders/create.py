@@ -13,7 +13,7 @@ from app.orders.moves import StepQueues
 from app.orders.order import NOT_SAVED, Item, Order, OrderStatus
 from app.orders.repository import NewOrder
 from app.orders.snapshot import dump_payload
-from app.transaction import autocommit, transact
+from app.transaction import transact
 
 
 class Placement(NamedTuple):
@@ -56,7 +56,7 @@ async def create_orders(engine: AsyncEngine, steps: StepQueues, placements: Sequ
         answered = idempotency.find(conn, repeated)
         return [Created(*ids) if ids else _repeated(p.key, answered) for p, ids in zip(placements, made, strict=True)]
 
-    answers = await transact(autocommit(engine), place)
+    answers = await transact(engine, place)
     metrics.orders_entered(OrderStatus.ACCEPTED, sum(isinstance(a, Created) and not a.replayed for a in answers))
     return answers
 

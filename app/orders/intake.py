@@ -9,6 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from app.observability.traces import continued
 from app.orders.create import Answer, Created, Placement, create_orders
 from app.orders.moves import StepQueues
+from app.transaction import autocommit
 
 
 class _Waiting(NamedTuple):
@@ -23,7 +24,7 @@ class Intake:
     """
 
     def __init__(self, engine: AsyncEngine, steps: StepQueues, *, most: int) -> None:
-        self._engine, self._steps, self._most = engine, steps, most
+        self._engine, self._steps, self._most = autocommit(engine), steps, most
         self._waiting: list[_Waiting] = []
         self._writing: asyncio.Task[None] | None = None
 

@@ -71,7 +71,7 @@ def _cancel(conn: Connection, queues: Queues, order_id: int) -> Order:
     withdrawn = queues["order_confirmation_task"].withdraw(conn, order_id, reason=reason, sent=True)
     if not withdrawn:
         withdrawn = queues["payment_task"].withdraw(conn, order_id, reason=reason, sent=False)
-    order = (repository.lock(conn, [order_id])).get(order_id)
+    order = repository.lock(conn, [order_id]).get(order_id)
     if order is None:
         raise NoSuchOrder(order_id)
     moved, event = order.move("cancel", reason=reason)
@@ -85,7 +85,7 @@ def _retry(conn: Connection, queues: Queues, step: Step, task_id: int) -> Order:
     order_id = queues[step.table].revive(conn, task_id)
     if order_id is None:
         raise NotFailed(step.table, task_id)
-    order = (repository.lock(conn, [order_id]))[order_id]
+    order = repository.lock(conn, [order_id])[order_id]
     moved, event = order.move(step.retries)
     save_moves(conn, [Moved(moved, event)], {})
     return moved

@@ -49,9 +49,18 @@ def refused(done: CompletedProcess[str], code: int, *words: str) -> None:
 
 def address(output: Path, process: Popen[str]) -> str:
     """Where the service says that it serves."""
-    wait_for(lambda: '"event":"serving"' in output.read_text(), process, output)
-    line = next(line for line in output.read_text().splitlines() if '"event":"serving"' in line)
-    return f"http://127.0.0.1:{json.loads(line)['port']}"
+    wait_for(lambda: serving(output) is not None, process, output)
+    line = serving(output)
+    assert line is not None
+    return f"http://127.0.0.1:{line['port']}"
+
+
+def serving(output: Path) -> dict[str, Any] | None:
+    """The line of the log that says where it serves, once it is there."""
+    whole = [
+        line for line in output.read_text().splitlines(keepends=True) if line.startswith("{") and line.endswith("\n")
+    ]
+    return next((said for said in map(json.loads, whole) if said["event"] == "serving"), None)
 
 
 @pytest.mark.rule("ISO-2")
@@ -219,7 +228,9 @@ def test_serve_brings_its_own_database(data_dir: Path, tmp_path: Path) -> None:
         "serve", "--port", "0", output=output, ORDERS_PG__DATA_DIR=directory, ORDERS_SHUTDOWN__LEAD="0"
     ) as process:
         assert httpx.get(f"{address(output, process)}/health/ready", timeout=60).status_code == 200
-        assert f'"database":"embedded PostgreSQL in {directory}"' in output.read_text()
+        line = serving(output)
+        assert line is not None
+        assert line["database"] == f"embedded PostgreSQL in {directory}"
         done = run("tasks", "list", "--json", ORDERS_PG__DATA_DIR=directory)
         assert (done.stdout, f"embedded PostgreSQL in {directory}" in done.stderr) == ("[]\n", True)
         refused(run("demo", "--once", ORDERS_PG__DATA_DIR=directory), 3, "a service", "ORDERS_PG__DATA_DIR")

@@ -162,3 +162,24 @@ async def test_the_default_sink_writes_into_the_log(database: Database, caplog: 
             await until(lambda: ended(database))
     (line,) = lines(caplog)
     assert (line["event"], line["type"], line["order_id"], line["sequence"]) == ("event", "order.paid", order_id, 1)
+
+
+async def test_events_that_come_shortly_after_one_another_share_a_claim(database: Database) -> None:
+    """A resting relay that hears of an event waits a moment for others."""
+    sink = Script()
+    with statements(database) as seen:
+        async with relaying(database, sink) as relay:
+
+            async def looked() -> bool:
+                return seen == ["WITH"]
+
+            async def published() -> bool:
+                return len(sink.taken) == 5
+
+            await until(looked)
+            await fill(database, 1)
+            relay.loop.ring()
+            await fill(database, 4)
+            relay.loop.ring()
+            await until(published)
+    assert [statement for statement in seen if statement == "UPDATE"] == ["UPDATE"]
