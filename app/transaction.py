@@ -5,6 +5,7 @@ from typing import TypeVar
 
 from sqlalchemy import Connection
 from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.util import greenlet_spawn
 
 T = TypeVar("T")
 
@@ -13,17 +14,16 @@ async def transact(engine: AsyncEngine, work: Callable[[Connection], T]) -> T:
     """Run `work` in a transaction: committed when `work` returns, rolled back when it raises.
 
     `work` awaits nothing. SQLAlchemy gives each await on a connection a greenlet of its own, and for short statements
-    these cost more than the statements do: here one is enough for all of them.
+    these cost more than the statements do: here one is enough, from the pool and back to it.
     """
-    async with engine.connect() as conn:
-        return await conn.run_sync(_committed, work)
+
+    def whole() -> T:
+        with engine.sync_engine.begin() as conn:
+            return work(conn)
+
+    return await greenlet_spawn(whole)
 
 
 def autocommit(engine: AsyncEngine) -> AsyncEngine:
     """The engine as one whose statements each commit by themselves: BEGIN and COMMIT are round trips of their own."""
     return engine.execution_options(isolation_level="AUTOCOMMIT")
-
-
-def _committed(conn: Connection, work: Callable[[Connection], T]) -> T:
-    with conn.begin():
-        return work(conn)

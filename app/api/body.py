@@ -30,10 +30,12 @@ async def read_json(request: Request, model: type[Body]) -> Body:
     if (media_type := media_type_of(request)) != "application/json":
         raise wrong_type(media_type)
     limits = wiring_of(request).settings.api
-    arrived = request.scope["state"].get(ARRIVED)  # then there is nothing to wait for, and a timer costs much
     try:
-        async with asyncio.timeout(None if arrived else limits.body_timeout):
+        if request.scope["state"].get(ARRIVED):  # there is nothing to wait for, and a timer costs much
             content = await _content(request, limits.max_body_bytes)
+        else:
+            async with asyncio.timeout(limits.body_timeout):
+                content = await _content(request, limits.max_body_bytes)
     except TimeoutError:
         detail = f"The body did not arrive within {limits.body_timeout:g} s."
         raise ProblemError(Kind.REQUEST_TIMEOUT, detail) from None

@@ -8,8 +8,7 @@ from app.wiring import Wiring
 
 
 def wiring_of(request: Request) -> Wiring:
-    wiring = request.app.state.wiring
-    assert isinstance(wiring, Wiring)
+    wiring: Wiring = request.app.state.wiring
     return wiring
 
 

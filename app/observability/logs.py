@@ -3,6 +3,7 @@
 import json
 import logging
 import sys
+from datetime import UTC, datetime
 from io import StringIO
 from typing import Any, Literal, NoReturn, TextIO
 
@@ -27,7 +28,6 @@ _SHARED: list[Processor] = [
     _add_trace,
     structlog.processors.add_log_level,
     structlog.stdlib.add_logger_name,
-    structlog.processors.TimeStamper(fmt="iso", utc=True),
 ]
 
 _FOREIGN: list[Processor] = [
@@ -53,7 +53,17 @@ _tracebacks = structlog.processors.ExceptionRenderer(
 )
 
 
-_encode = json.JSONEncoder(ensure_ascii=False, default=repr).encode
+def _add_time(_logger: object, _method: str, line: EventDict) -> EventDict:
+    """To be spelt by pydantic, which takes a tenth of the time."""
+    line["timestamp"] = datetime.now(UTC)
+    return line
+
+
+def _spell(value: object) -> str:
+    return value.isoformat() if isinstance(value, datetime) else repr(value)
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, default=_spell).encode
 
 
 def _as_json(_logger: object, _method: str, line: EventDict) -> str:
@@ -68,9 +78,13 @@ def configure_logs(level: str, style: Literal["auto", "json", "console"]) -> Non
     """Send every log line to stderr at `level` and above; "auto" is console on a terminal and JSON elsewhere."""
     console = style == "console" or (style == "auto" and sys.stderr is not None and sys.stderr.isatty())
     render: list[Processor] = (
-        [_make_legible, structlog.dev.ConsoleRenderer(exception_formatter=_show_traceback)]
+        [
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            _make_legible,
+            structlog.dev.ConsoleRenderer(exception_formatter=_show_traceback),
+        ]
         if console
-        else [_tracebacks, _as_json]
+        else [_add_time, _tracebacks, _as_json]
     )
     writer = Writer()
     writer.setFormatter(
