@@ -19,7 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool, NullPool
 
 from app.embedded import EmbeddedPostgres
-from app.engine import apply_rules
+from app.engine import Row, apply_rules
 from app.loop import Loop
 from app.refused import NO_TABLE, UNANSWERED, DatabaseRefused, in_words, refusals_in_words, sqlstate
 from app.settings import ConfigError, PgSettings
@@ -163,6 +163,7 @@ class Database:
         return await asyncpg.connect(
             dsn,
             timeout=self._pg.connect_timeout,
+            record_class=Row,
             command_timeout=None if statement_timeout is None else statement_timeout + COMMAND_MARGIN,
             **self._session(dsn, statement_timeout),
         )

@@ -1,4 +1,4 @@
-"""The engine's rules: which connections it keeps, what its errors may tell, which statements are traced."""
+"""The engine's rules: what its rows are, which connections it keeps, what errors may tell, what is traced."""
 
 from typing import Any
 
@@ -11,6 +11,16 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from app.observability import traces
 
 READ_ONLY = asyncpg.ReadOnlySQLTransactionError.sqlstate
+
+
+class Row(asyncpg.Record):  # type: ignore[misc]  # asyncpg has no types
+    """A row of a result: a tuple, and each column by its name, unless a mapping has a method of that name."""
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None
 
 
 def apply_rules(engine: AsyncEngine) -> None:

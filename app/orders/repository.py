@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, TextClause, text
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -14,6 +14,7 @@ from app.orders.order import Event, Order, OrderStatus
 from app.orders.snapshot import dump_details, load_details, load_items
 from app.outbox import store
 from app.tasks import queue
+from app.transaction import rows
 
 _COLUMNS = "id, customer_id, items, status, version, reason, details"
 
@@ -96,7 +97,8 @@ def place(conn: Connection, orders: Sequence[NewOrder], opening: Event, table: s
     in `orders` as well, or that a transaction under way holds.
     """
     keys = [order.key for order in orders]
-    rows = conn.execute(
+    made = rows(
+        conn,
         _placing(table),
         {
             "payloads": [order.payload for order in orders],
@@ -111,17 +113,18 @@ def place(conn: Connection, orders: Sequence[NewOrder], opening: Event, table: s
             "events": store.CHANNEL,
         },
     )
-    return [None if row[0] is None else (row[0], row[1]) for row in rows]
+    return [None if row[0] is None else (row[0], row[1]) for row in made]
 
 
 def lock(conn: Connection, ids: Sequence[int]) -> dict[int, Order]:
     """Read orders for change; unknown ids are missing from the result."""
-    return {row.id: _order(row) for row in conn.execute(_LOCK, {"ids": ids})}
+    return {row.id: _order(row) for row in rows(conn, _LOCK, {"ids": ids})}
 
 
 def save(conn: Connection, orders: Sequence[Order]) -> dict[int, float]:
     """Save moved orders; returns each one's age in seconds. Raises StaleOrder when one has moved meanwhile."""
-    rows = conn.execute(
+    saved = rows(
+        conn,
         _SAVE,
         {
             "ids": [o.id for o in orders],
@@ -131,7 +134,7 @@ def save(conn: Connection, orders: Sequence[Order]) -> dict[int, float]:
             "details": [dump_details(o.details) for o in orders],
         },
     )
-    ages = {row.id: float(row.age) for row in rows}
+    ages = {row.id: float(row.age) for row in saved}
     if stale := [o.id for o in orders if o.id not in ages]:
         raise StaleOrder(f"orders {stale} were moved by someone else")
     return ages
@@ -169,13 +172,7 @@ def _record(row: Row[tuple[object, ...]]) -> OrderRecord:
     return OrderRecord(_order(row), row.created_at, row.updated_at)
 
 
-def _order(row: Row[tuple[object, ...]]) -> Order:
-    return Order(
-        row.id,
-        row.customer_id,
-        load_items(row.items),
-        OrderStatus(row.status),
-        row.version,
-        row.reason,
-        load_details(row.details),
-    )
+def _order(row: Sequence[Any]) -> Order:
+    """The first of the row are _COLUMNS."""
+    order_id, customer_id, items, status, version, reason, details = row[:7]
+    return Order(order_id, customer_id, load_items(items), OrderStatus(status), version, reason, load_details(details))

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from app import audit
 from app.audit import By
 from app.retention import LOCK
-from app.transaction import transact
+from app.transaction import rows, transact
 
 CHANNEL = "outbox"
 
@@ -173,7 +173,8 @@ def given_back(event: StoredEvent) -> Delivery:
 
 
 def add(conn: Connection, events: Sequence[NewEvent]) -> None:
-    conn.execute(
+    rows(
+        conn,
         _ADD,
         {
             "order_ids": [e.order_id for e in events],
@@ -188,10 +189,10 @@ def add(conn: Connection, events: Sequence[NewEvent]) -> None:
 
 async def claim(engine: AsyncEngine, *, batch: int, lease: float) -> Claim:
     """Lease up to `batch` due events for `lease` seconds, at most one of each order: the eldest to be published."""
-    rows = await transact(engine, lambda conn: conn.execute(_CLAIM, {"batch": batch, "lease": lease}).all())
-    events = [StoredEvent(str(r[0]), *r[1:10]) for r in rows if r[0] is not None]
-    followed = any(row.followed for row in rows)
-    return Claim(sorted(events, key=lambda e: e.position), followed, rows[0].next_due)
+    found = await transact(engine, lambda conn: rows(conn, _CLAIM, {"batch": batch, "lease": lease}))
+    events = [StoredEvent(str(r[0]), *r[1:10]) for r in found if r[0] is not None]
+    followed = any(row.followed for row in found)
+    return Claim(sorted(events, key=lambda e: e.position), followed, found[0].next_due)
 
 
 async def settle(engine: AsyncEngine, deliveries: Sequence[Delivery]) -> set[str]:
@@ -204,8 +205,8 @@ async def settle(engine: AsyncEngine, deliveries: Sequence[Delivery]) -> set[str
         "delays": [d.delay for d in deliveries],
         "last_errors": [d.last_error for d in deliveries],
     }
-    held = await transact(engine, lambda conn: conn.scalars(_SETTLE, values).all())
-    return {str(event_id) for event_id in held}
+    held = await transact(engine, lambda conn: rows(conn, _SETTLE, values))
+    return {str(row.event_id) for row in held}
 
 
 async def since(conn: AsyncConnection, seen: Mapping[int, int], most: int) -> list[StoredEvent]:

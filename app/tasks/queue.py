@@ -14,7 +14,7 @@ from app.retention import LOCK
 from app.tasks.settlement import Settlement
 from app.tasks.standing import SEEN, TaskView, seen
 from app.tasks.task import Lease, Task, TaskStatus
-from app.transaction import autocommit, transact
+from app.transaction import autocommit, rows, transact
 
 CHANNEL = "task_due"
 
@@ -169,19 +169,19 @@ class TaskQueue:
 
         def work(conn: Connection) -> Sequence[Any]:
             self._give_back_on(conn)
-            rows = conn.execute(self._claim, {"batch": batch, "lease": lease, "since": self._since}).all()
-            claimed.extend(row for row in rows if row.task_id is not None)
-            return rows
+            found = rows(conn, self._claim, {"batch": batch, "lease": lease, "since": self._since})
+            claimed.extend(row for row in found if row.task_id is not None)
+            return found
 
         try:
-            rows = await transact(self._engine, work)
+            found = await transact(self._engine, work)
         except BaseException:
             self._unanswered.extend((row.task_id, row.lease_token, row.lease_ends) for row in claimed)
             raise
         self._unanswered.clear()
         if claimed:
-            self._since = rows[0].reached - OVERLAP
-        return Claim([Task(r[0], r[1], TaskStatus(r[2]), *r[3:9]) for r in claimed], rows[0].next_due)
+            self._since = found[0].reached - OVERLAP
+        return Claim([Task(r[0], r[1], TaskStatus(r[2]), *r[3:9]) for r in claimed], found[0].next_due)
 
     async def give_back(self) -> None:
         """Give back the rows of claims whose COMMIT was not answered: no claim will follow."""
@@ -197,7 +197,7 @@ class TaskQueue:
         """Settle rows and apply the effects of those whose leases still hold, in one transaction; returns these."""
 
         def work(conn: Connection) -> set[Lease]:
-            held = {Lease(*row) for row in conn.execute(self._settle, _columns(settlements))}
+            held = {Lease(*row) for row in rows(conn, self._settle, _columns(settlements))}
             if effects := [s for s in settlements if s.effect is not None and s.task.under in held]:
                 apply(conn, effects)
             return held
@@ -207,7 +207,8 @@ class TaskQueue:
 
     def enqueue(self, conn: Connection, tasks: Sequence[NewTask]) -> dict[int, int]:
         """Add tasks that are due at once and wake the pollers at commit; returns task ids by order id."""
-        rows = conn.execute(
+        added = rows(
+            conn,
             self._enqueue,
             {
                 "order_ids": [t.order_id for t in tasks],
@@ -217,7 +218,7 @@ class TaskQueue:
                 "table": self.table,
             },
         )
-        return {row.order_id: row.task_id for row in rows}
+        return {row.order_id: row.task_id for row in added}
 
     def withdraw(self, conn: Connection, order_id: int, *, reason: str, sent: bool) -> bool:
         """Close the order's active task without a result. With `sent` false only if no attempt was ever made."""
