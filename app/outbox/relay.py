@@ -1,6 +1,7 @@
 """The relay: publishes stored events, at least once, each order's in their sequence."""
 
 import asyncio
+import math
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -24,7 +25,7 @@ from app.transaction import autocommit
 log = structlog.get_logger()
 
 GATHER = 0.1
-"""Seconds in which events gather before they are claimed: a batch of them costs hardly more than one."""
+"""Seconds between two claims, in which events gather: a batch of them costs hardly more than one."""
 
 SETTLE_MARGIN = 1.0
 """Seconds of the lease that are kept for settling."""
@@ -32,6 +33,8 @@ SETTLE_MARGIN = 1.0
 
 class Relay:
     """Publishes what the outbox holds, a batch at a time: one claim, publishing side by side, one settle.
+
+    The batches follow one another at once as long as they are full, else every GATHER seconds, until one is empty.
 
     A batch holds at most one event of an order, its eldest unpublished one, so that nothing overtakes anything. An
     event that cannot be published is parked, and its order's later ones go on.
@@ -64,13 +67,11 @@ class Relay:
             deliveries = await self._publish(claim.events, until)
             if deliveries:
                 await self._settle(deliveries)
-            if claim.followed or len(claim.events) == self._rules.batch:
-                continue
-            due = [self._rules.poll_interval, *(d.delay for d in deliveries if d.status == "PENDING")]
-            if claim.next_due is not None:
-                due.append(claim.next_due)
-            await loop.rest(min(due))
-            await asyncio.sleep(GATHER)
+            if not claim.events:
+                due = math.inf if claim.next_due is None else claim.next_due
+                await loop.rest(min(due, self._rules.poll_interval))
+            if len(claim.events) < self._rules.batch:
+                await asyncio.sleep(GATHER)
 
     async def _publish(self, events: Sequence[StoredEvent], until: float) -> list[Delivery]:
         """Publish in as many lanes as the rules allow; an event that comes to no end there is given back."""

@@ -37,10 +37,7 @@ WITH claimed AS (
       WHERE elder.order_id = e.order_id AND elder.sequence < e.sequence AND elder.status NOT IN ('PUBLISHED', 'PARKED'))
     ORDER BY next_attempt_at LIMIT :batch FOR UPDATE SKIP LOCKED))
   RETURNING event_id, position, order_id, sequence, type, data, occurred_at, traceparent, attempts, lease_token)
-SELECT claimed.*, EXISTS (
-    SELECT FROM outbox_event AS younger
-    WHERE younger.order_id = claimed.order_id AND younger.sequence > claimed.sequence) AS followed,
-  extract(epoch FROM (
+SELECT claimed.*, extract(epoch FROM (
     SELECT min(next_attempt_at) FROM outbox_event WHERE status = 'PENDING' AND next_attempt_at > now()
   ) - now())::float8 AS next_due
 FROM (SELECT) AS once LEFT JOIN claimed ON true""")
@@ -127,10 +124,9 @@ class StoredEvent:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The events taken, whether others wait for one of them, and the seconds until the next falls due (None: none)."""
+    """The events taken, and the seconds until the next falls due (None: none is waiting)."""
 
     events: list[StoredEvent]
-    followed: bool
     next_due: float | None
 
 
@@ -191,8 +187,7 @@ async def claim(engine: AsyncEngine, *, batch: int, lease: float) -> Claim:
     """Lease up to `batch` due events for `lease` seconds, at most one of each order: the eldest to be published."""
     found = await transact(engine, lambda conn: rows(conn, _CLAIM, {"batch": batch, "lease": lease}))
     events = [StoredEvent(str(r[0]), *r[1:10]) for r in found if r[0] is not None]
-    followed = any(row.followed for row in found)
-    return Claim(sorted(events, key=lambda e: e.position), followed, found[0].next_due)
+    return Claim(sorted(events, key=lambda e: e.position), found[0].next_due)
 
 
 async def settle(engine: AsyncEngine, deliveries: Sequence[Delivery]) -> set[str]:
