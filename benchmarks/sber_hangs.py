@@ -13,8 +13,9 @@ from app.api.schemas import NewOrder
 from app.db import open_database
 from app.orders.create import Created, Placement, create_orders
 from app.orders.journey import STEPS
-from app.orders.moves import Moved, StepQueues, save_moves, tell
+from app.orders.moves import StepQueues, save_moves
 from app.orders.order import Order
+from app.orders.repository import Moved
 from app.settings import load_settings
 from app.tasks.queue import TaskQueue
 from benchmarks.rig import Rig, place_at, until
@@ -129,7 +130,6 @@ async def _pile_up(engine: AsyncEngine, backlog: int) -> tuple[list[int], list[i
 async def _paid(engine: AsyncEngine, queues: StepQueues) -> list[int]:
     async with engine.begin() as conn:
         orders = [Order(order_id, "c-42", ITEMS) for order_id in await insert_orders(conn, PAID)]
-        await conn.run_sync(tell, [Moved(order, order.accepted()) for order in orders], {})
         for move, begins in (("confirm", {}), ("register_payment", {}), ("pay", queues)):
             moves = [Moved(*order.move(move, paymentId="p-1")) for order in orders]
             await conn.run_sync(save_moves, moves, begins)

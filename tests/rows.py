@@ -23,3 +23,19 @@ async def insert_orders(conn: AsyncConnection, count: int) -> list[int]:
         INSERT INTO orders (customer_id, items, status)
         SELECT 'c-1', '[]', 'ACCEPTED' FROM generate_series(1, :count) RETURNING id"""
     return sorted(await conn.scalars(text(sql), {"count": count}))
+
+
+async def insert_event(
+    conn: AsyncConnection,
+    order_id: int,
+    sequence: int,
+    event_type: str = "order.paid",
+    data: str = '{"status": "PAID"}',
+    traceparent: str | None = None,
+) -> None:
+    """Add an event, of which nobody is told before somebody looks."""
+    sql = """
+        INSERT INTO outbox_event (order_id, sequence, type, data, traceparent)
+        VALUES (:order_id, :sequence, :event_type, CAST(:data AS jsonb), :traceparent)"""
+    values = {"order_id": order_id, "sequence": sequence, "event_type": event_type, "data": data}
+    await conn.execute(text(sql), {**values, "traceparent": traceparent})

@@ -10,8 +10,9 @@ from app import audit
 from app.audit import By
 from app.orders import repository
 from app.orders.journey import Step
-from app.orders.moves import Moved, save_moves
+from app.orders.moves import save_moves
 from app.orders.order import Order, WrongMove
+from app.orders.repository import Moved
 from app.tasks.queue import TaskQueue
 from app.transaction import transact
 

@@ -12,7 +12,7 @@ from structlog.contextvars import bind_contextvars
 
 from app.observability.traces import continued
 from app.orders import repository
-from app.orders.moves import Moved, StepQueues, save_moves
+from app.orders.moves import StepQueues, save_moves
 from app.orders.order import Order
 from app.orders.ports import (
     BookingPort,
@@ -24,6 +24,7 @@ from app.orders.ports import (
     SystemRefused,
     SystemUnavailable,
 )
+from app.orders.repository import Moved
 from app.orders.snapshot import load_payload
 from app.tasks.settlement import Settlement
 from app.tasks.task import Done, GivenUp, NotMade, NotYet, Outcome, Sent, Task, TaskStatus

@@ -1,4 +1,4 @@
-"""The orders table, and the one statement that brings orders in."""
+"""The orders table, and the statements that bring orders in and move them, each with the event that tells of it."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -52,12 +52,21 @@ SELECT {_COLUMNS} FROM orders WHERE id = ANY (CAST(:ids AS bigint[]))
 ORDER BY id FOR NO KEY UPDATE""")  # noqa: S608
 
 _SAVE = text("""
-UPDATE orders AS o
-SET status = s.status, version = s.version, reason = s.reason, details = s.details, updated_at = now()
-FROM unnest(CAST(:ids AS bigint[]), CAST(:statuses AS text[]), CAST(:versions AS int[]), CAST(:reasons AS text[]),
-            CAST(:details AS jsonb[])) AS s (id, status, version, reason, details)
-WHERE o.id = s.id AND o.version = s.version - 1
-RETURNING o.id, extract(epoch FROM now() - o.created_at)::float8 AS age""")
+WITH moved AS MATERIALIZED (
+  SELECT * FROM unnest(
+    CAST(:ids AS bigint[]), CAST(:statuses AS text[]), CAST(:versions AS int[]), CAST(:reasons AS text[]),
+    CAST(:details AS jsonb[]), CAST(:sequences AS int[]), CAST(:types AS text[]), CAST(:datas AS jsonb[]),
+    CAST(:traceparents AS text[])
+  ) AS m (id, status, version, reason, details, sequence, type, data, traceparent)),
+told AS (
+  INSERT INTO outbox_event (order_id, sequence, type, data, traceparent)
+  SELECT id, sequence, type, data, traceparent FROM moved),
+saved AS (
+  UPDATE orders AS o
+  SET status = m.status, version = m.version, reason = m.reason, details = m.details, updated_at = now()
+  FROM moved AS m WHERE o.id = m.id AND o.version = m.version - 1
+  RETURNING o.id, o.created_at)
+SELECT id, extract(epoch FROM now() - created_at)::float8 AS age, pg_notify(:channel, '') FROM saved""")
 
 # By id, which every order has to itself: times of creation are equal for orders of one transaction.
 _PAGE = text(f"""
@@ -84,6 +93,14 @@ class NewOrder(NamedTuple):
     payload: str
     traceparent: str | None
     key: Key | None
+
+
+class Moved(NamedTuple):
+    """An order after its move, the event that tells of it, and the trace it belongs to."""
+
+    order: Order
+    event: Event
+    traceparent: str | None = None
 
 
 class StaleOrder(Exception):
@@ -121,8 +138,12 @@ def lock(conn: Connection, ids: Sequence[int]) -> dict[int, Order]:
     return {row.id: _order(row) for row in rows(conn, _LOCK, {"ids": ids})}
 
 
-def save(conn: Connection, orders: Sequence[Order]) -> dict[int, float]:
-    """Save moved orders; returns each one's age in seconds. Raises StaleOrder when one has moved meanwhile."""
+def save(conn: Connection, moves: Sequence[Moved]) -> dict[int, float]:
+    """Save moved orders with their events; returns each order's age in seconds.
+
+    Raises StaleOrder when one has moved meanwhile: then nothing of the transaction may stay.
+    """
+    orders, events = [m.order for m in moves], [m.event for m in moves]
     saved = rows(
         conn,
         _SAVE,
@@ -132,6 +153,11 @@ def save(conn: Connection, orders: Sequence[Order]) -> dict[int, float]:
             "versions": [o.version for o in orders],
             "reasons": [o.reason for o in orders],
             "details": [dump_details(o.details) for o in orders],
+            "sequences": [e.sequence for e in events],
+            "types": [e.type for e in events],
+            "datas": [dump_details(e.data) for e in events],
+            "traceparents": [m.traceparent for m in moves],
+            "channel": store.CHANNEL,
         },
     )
     ages = {row.id: float(row.age) for row in saved}

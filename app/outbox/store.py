@@ -1,4 +1,4 @@
-"""The outbox table: events are written in the transaction that makes them true, and published from here."""
+"""The outbox table: the statement that makes an event true writes it, and it is published from here."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,14 +14,6 @@ from app.retention import LOCK
 from app.transaction import rows, transact
 
 CHANNEL = "outbox"
-
-_ADD = text("""
-WITH new AS (
-  INSERT INTO outbox_event (order_id, sequence, type, data, traceparent)
-  SELECT * FROM unnest(CAST(:order_ids AS bigint[]), CAST(:sequences AS int[]), CAST(:types AS text[]),
-                       CAST(:datas AS jsonb[]), CAST(:traceparents AS text[]))
-  RETURNING 1)
-SELECT pg_notify(:channel, '') FROM new""")
 
 # An order's events go out in their sequence: one that has an elder still to be published waits for it. The elders'
 # status is asked for in a way that no partial index answers: such an index knows nothing of orders, and while the
@@ -96,17 +88,6 @@ FROM passed""")
 
 
 @dataclass(frozen=True, slots=True)
-class NewEvent:
-    """An event to be published; `data` is JSON text."""
-
-    order_id: int
-    sequence: int
-    type: str
-    data: str
-    traceparent: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class StoredEvent:
     """An event in the outbox, and the relay's lease on it. `event_id` is what consumers tell duplicates by."""
 
@@ -166,21 +147,6 @@ class Figures(NamedTuple):
 def given_back(event: StoredEvent) -> Delivery:
     """The event was not tried: it is due at once, with its attempts as they were."""
     return Delivery(event, "PENDING", event.attempts - 1)
-
-
-def add(conn: Connection, events: Sequence[NewEvent]) -> None:
-    rows(
-        conn,
-        _ADD,
-        {
-            "order_ids": [e.order_id for e in events],
-            "sequences": [e.sequence for e in events],
-            "types": [e.type for e in events],
-            "datas": [e.data for e in events],
-            "traceparents": [e.traceparent for e in events],
-            "channel": CHANNEL,
-        },
-    )
 
 
 async def claim(engine: AsyncEngine, *, batch: int, lease: float) -> Claim:

@@ -19,7 +19,7 @@ from app.outbox import store
 from app.retention import LOCK
 from app.settings import load_settings
 from app.tasks.queue import NewTask, TaskQueue
-from tests.rows import insert_orders
+from tests.rows import insert_event, insert_orders
 from tests.service import service_running, settings_for
 
 NOWHERE = "http://127.0.0.1:1"
@@ -77,9 +77,9 @@ async def test_completed_tasks_go_when_they_are_old(database: Database, table: s
 async def test_published_events_go_when_they_are_old(database: Database, queue: TaskQueue) -> None:
     """An event that was published long ago goes; one that waits, is parked or was published just now stays."""
     await fill(database, queue, 1)
-    events = [store.NewEvent(1, sequence, "t", "{}") for sequence in range(1, 5)]
     async with database.engine.begin() as conn:
-        await conn.run_sync(store.add, events)
+        for sequence in range(1, 5):
+            await insert_event(conn, 1, sequence)
     await run(database, "UPDATE outbox_event SET occurred_at = now() - interval '3 h'")
     for sequence, change in (
         (1, "status = 'PUBLISHED', published_at = now() - interval '2 h'"),

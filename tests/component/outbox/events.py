@@ -12,12 +12,11 @@ from sqlalchemy.event import listen, remove
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db import Database
-from app.outbox import store
 from app.outbox.relay import Relay
 from app.outbox.sink import Sink
-from app.outbox.store import NewEvent, StoredEvent
+from app.outbox.store import StoredEvent
 from app.settings import EventSettings, load_settings
-from tests.rows import insert_orders
+from tests.rows import insert_event, insert_orders
 
 Act = Callable[[StoredEvent], Awaitable[None]]
 
@@ -52,8 +51,9 @@ class Script:
 
 async def add(conn: AsyncConnection, order_ids: Sequence[int], *sequences: int) -> None:
     """Write an event of each sequence number for each order."""
-    events = [NewEvent(order_id, n, "order.paid", '{"status": "PAID"}') for n in sequences for order_id in order_ids]
-    await conn.run_sync(store.add, events)
+    for sequence in sequences:
+        for order_id in order_ids:
+            await insert_event(conn, order_id, sequence)
 
 
 async def fill(database: Database, orders: int, *sequences: int, **columns: Any) -> list[int]:

@@ -13,7 +13,7 @@ from app.orders.snapshot import dump_details
 from app.outbox import cloudevent, store
 from tests.component.outbox.cloudevents import check
 from tests.component.outbox.test_webhook import EVENT
-from tests.rows import insert_orders
+from tests.rows import insert_event, insert_orders
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -75,7 +75,7 @@ async def test_what_was_stored_is_what_is_told(database: Database) -> None:
     data = {"reason": 'Ё"\\\n\u2028😀', "exact": 2**53 + 1, "deep": [{"a": [None, True, {}]}]}
     async with database.engine.begin() as conn:
         (order_id,) = await insert_orders(conn, 1)
-        await conn.run_sync(store.add, [store.NewEvent(order_id, 1, "order.accepted", dump_details(data), TRACE)])
+        await insert_event(conn, order_id, 1, "order.accepted", dump_details(data), TRACE)
     (event,) = (await store.claim(database.engine, batch=1, lease=30)).events
     told = json.loads(cloudevent.encode(event, "https://shop.example.com/orders"))
     check(told)
