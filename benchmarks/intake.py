@@ -28,10 +28,10 @@ BODY = json.dumps(ORDER).encode()
 async def measure(rig: Rig, *, rounds: int, seconds: float, peers: tuple[str, ...] = tuple(PEERS)) -> list[Row]:
     loads: dict[str, list[Load]] = {name: [] for name in ("service", *peers)}
     async with rig.database() as dsn, rig.peers() as beside:
-        for _ in range(rounds):
-            for name, found in loads.items():
+        for turn in range(rounds):
+            for name in list(loads)[:: 1 if turn % 2 == 0 else -1]:  # what ran just before is felt
                 measured = _service(rig, dsn, seconds) if name == "service" else _peer(beside, name, seconds)
-                found.append(await measured)
+                loads[name].append(await measured)
     rows = []
     for name in peers:
         pairs = [(ours.rate, theirs.rate) for ours, theirs in zip(loads["service"], loads[name], strict=True)]
