@@ -6,7 +6,7 @@ Without an exporter (`telemetry.otlp_endpoint`) no tracer provider is set, and n
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from opentelemetry import trace
 from opentelemetry.context import Context
@@ -33,14 +33,16 @@ def exporting(settings: TelemetrySettings) -> Iterator[None]:
 
     provider = open_provider(settings)
     trace.set_tracer_provider(provider)
+    recorded.cache_clear()
     try:
         yield
     finally:
         close(provider, settings.flush)
 
 
+@cache
 def recorded() -> bool:
-    """Whether spans go anywhere in this process."""
+    """Whether spans go anywhere in this process; OpenTelemetry reads the environment whenever it is asked."""
     return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
 
 
