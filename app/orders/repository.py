@@ -58,14 +58,14 @@ WITH moved AS MATERIALIZED (
     CAST(:details AS jsonb[]), CAST(:sequences AS int[]), CAST(:types AS text[]), CAST(:datas AS jsonb[]),
     CAST(:traceparents AS text[])
   ) AS m (id, status, version, reason, details, sequence, type, data, traceparent)),
-told AS (
-  INSERT INTO outbox_event (order_id, sequence, type, data, traceparent)
-  SELECT id, sequence, type, data, traceparent FROM moved),
 saved AS (
   UPDATE orders AS o
   SET status = m.status, version = m.version, reason = m.reason, details = m.details, updated_at = now()
   FROM moved AS m WHERE o.id = m.id AND o.version = m.version - 1
-  RETURNING o.id, o.created_at)
+  RETURNING o.id, o.created_at),
+told AS (
+  INSERT INTO outbox_event (order_id, sequence, type, data, traceparent)
+  SELECT id, sequence, type, data, traceparent FROM moved JOIN saved USING (id))
 SELECT id, extract(epoch FROM now() - created_at)::float8 AS age, pg_notify(:channel, '') FROM saved""")
 
 # By id, which every order has to itself: times of creation are equal for orders of one transaction.
@@ -141,7 +141,7 @@ def lock(conn: Connection, ids: Sequence[int]) -> dict[int, Order]:
 def save(conn: Connection, moves: Sequence[Moved]) -> dict[int, float]:
     """Save moved orders with their events; returns each order's age in seconds.
 
-    Raises StaleOrder when one has moved meanwhile: then nothing of the transaction may stay.
+    Raises StaleOrder when one has moved meanwhile.
     """
     orders, events = [m.order for m in moves], [m.event for m in moves]
     saved = rows(
