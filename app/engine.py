@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from app.observability import traces
 
 READ_ONLY = asyncpg.ReadOnlySQLTransactionError.sqlstate
+OUTDATED = (asyncpg.InvalidCachedStatementError, asyncpg.InternalServerError)
 
 
 class Row(asyncpg.Record):  # type: ignore[misc]  # asyncpg has no types
@@ -27,6 +28,7 @@ def apply_rules(engine: AsyncEngine) -> None:
     """Let the engine keep these rules from now on."""
     event.listen(engine.sync_engine, "checkout", _replace_if_closed)
     event.listen(engine.sync_engine, "handle_error", _leave_if_read_only)
+    event.listen(engine.sync_engine, "handle_error", _leave_if_outdated)
     event.listen(engine.sync_engine, "handle_error", _hide_detail)
     if traces.recorded():
         _trace_statements(engine)
@@ -44,6 +46,12 @@ def _replace_if_closed(connection: Any, _record: object, _fairy: object) -> None
 def _leave_if_read_only(context: ExceptionContext) -> None:
     """Keep no connection to a server that takes no writes: it was demoted, and a new one may find its successor."""
     if getattr(context.original_exception, "sqlstate", None) == READ_ONLY:
+        context.is_disconnect = True
+
+
+def _leave_if_outdated(context: ExceptionContext) -> None:
+    """Keep no connection that has prepared statements, or learnt types, of a schema that was migrated since."""
+    if isinstance(context.original_exception.__cause__, OUTDATED):
         context.is_disconnect = True
 
 

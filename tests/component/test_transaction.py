@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ ORDER = text("""
 INSERT INTO orders (id, customer_id, items, status) OVERRIDING SYSTEM VALUE
 VALUES (:id, 'c', '[]', 'PAID') RETURNING id""")
 COUNT = text("SELECT count(*) AS found FROM orders")
+GROWING = text("SELECT * FROM growing")
 SLEEP = text("SELECT pg_sleep(:seconds)")
 END = text("SELECT pg_terminate_backend(pg_backend_pid())")
 BUSY = text("SELECT count(*) AS busy FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep%' AND state = 'active'")
@@ -95,6 +97,25 @@ async def test_a_connection_that_is_lost_is_replaced(database: Database) -> None
         await transact(database.engine, ends_itself)
     assert lost.value.connection_invalidated
     assert await found(database) == 0
+
+
+@pytest.mark.parametrize("way", [short, long])
+async def test_a_migration_costs_one_error_at_most(database: Database, way: Callable[..., list[Any]]) -> None:
+    """What a connection has prepared does not fit a table that has changed: it is prepared anew."""
+
+    def read(conn: Connection) -> list[Any]:
+        return way(conn, GROWING, {})
+
+    await transact(database.engine, lambda conn: conn.execute(text("CREATE TABLE growing (a int)")))
+    try:
+        connections = [transact(database.engine, read) for _ in range(3)]
+        await asyncio.gather(*connections)
+        await transact(database.engine, lambda conn: conn.execute(text("ALTER TABLE growing ADD COLUMN b int")))
+        with suppress(DBAPIError):
+            await transact(database.engine, read)
+        assert await asyncio.gather(*(transact(database.engine, read) for _ in range(3))) == [[], [], []]
+    finally:
+        await transact(database.engine, lambda conn: conn.execute(text("DROP TABLE growing")))
 
 
 @pytest.mark.parametrize("cancelled", [1, 2])
