@@ -78,8 +78,9 @@ async def rows(database: Database) -> list[Any]:
 
 
 async def hurry(database: Database) -> None:
-    """Let what waits for its next attempt wait no longer."""
-    await run(database, "UPDATE outbox_event SET next_attempt_at = now() WHERE next_attempt_at > now() + '1.2 s'")
+    """Let what waits for its next attempt wait no longer, but for what the relay has in hand: they could deadlock."""
+    waiting = "SELECT event_id FROM outbox_event WHERE next_attempt_at > now() + '1.2 s' FOR UPDATE SKIP LOCKED"
+    await run(database, f"UPDATE outbox_event SET next_attempt_at = now() WHERE event_id IN ({waiting})")
 
 
 async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 10) -> None:
